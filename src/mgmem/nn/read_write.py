@@ -1,0 +1,97 @@
+"""A memory with its readers as one model: sequences and queries in, answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from mgmem.errors import UsageError
+from mgmem.nn.fit import Fit, fitted
+from mgmem.nn.memory import MultigridMemory
+from mgmem.nn.reader import MultigridReader
+from mgmem.nn.state import MemoryState
+
+
+class ReadWrite(nn.Module):
+    """One writer, any number of readers; the call that every trainable model shares.
+
+    Args:
+        memory: the writer.
+        readers: one per kind of query.
+        heads: for each reader what follows it, such as a linear layer over the flattened grid.
+        fit: how observations become the memory's input; see ``mgmem.nn.fit``.
+        query_fits: likewise for each reader; None: as ``fit``.
+    """
+
+    def __init__(
+        self,
+        memory: MultigridMemory,
+        readers: Sequence[MultigridReader],
+        heads: Sequence[nn.Module] | None = None,
+        fit: Fit = "as is",
+        query_fits: Sequence[Fit] | None = None,
+    ) -> None:
+        super().__init__()
+        if heads is not None and len(heads) != len(readers):
+            raise UsageError(f"{len(heads)} heads for {len(readers)} reader(s): give one each")
+        self.memory = memory
+        self.readers = nn.ModuleList(readers)
+        self.heads = nn.ModuleList(heads or [nn.Identity() for _ in readers])
+        self.fit = fit
+        self.query_fits = tuple(query_fits or [fit] * len(readers))
+
+    def forward(
+        self,
+        inputs: Tensor,
+        state: MemoryState | None = None,
+        *,
+        queries: Sequence[Tensor],
+        times: Tensor,
+        reset: Tensor | None = None,
+    ) -> tuple[tuple[Tensor, ...], MemoryState]:
+        """Write ``inputs``, then answer.
+
+        Args:
+            inputs: (time, batch, channels, *space).
+            state: to go on from, or None.
+            queries: for each reader (queries, batch, channels, *space).
+            times: (queries,) int64, the step after which each query is asked.
+            reset: (time, batch) bool; see ``MultigridMemory.forward``.
+
+        Returns:
+            for each reader (queries, batch, *answer) logits; and the state to go on.
+        """
+        if len(queries) != len(self.readers):
+            raise UsageError(
+                f"{len(queries)} query tensors for {len(self.readers)} reader(s): give one each"
+            )
+        memory = self.memory
+        x = fitted(inputs, memory.input, memory.base, self.fit)
+        h, state = memory(x, state, reset=reset)
+        # Taken once for all readers: the gradient into the memory then comes back in one piece.
+        seen = tuple(layer.map(lambda grid: grid[times]) for layer in h)
+        readers = cast("list[MultigridReader]", list(self.readers))
+        parts = zip(readers, self.heads, self.query_fits, queries, strict=True)
+        answers = tuple(
+            head(reader(fitted(query, reader.input, reader.base, fit), seen))
+            for reader, head, fit, query in parts
+        )
+        return answers, state
+
+    def initial_state(
+        self, batch: int, device: torch.device | None = None, dtype: torch.dtype | None = None
+    ) -> MemoryState:
+        """An empty memory for ``batch`` sequences."""
+        return self.memory.initial_state(batch, device, dtype)
+
+    def state_from_tensors(self, tensors: Mapping[str, Tensor]) -> MemoryState:
+        """The inverse of ``state.tensors()``."""
+        return self.memory.state_from_tensors(tensors)
+
+    @property
+    def cells(self) -> int:
+        """Memory cells per sequence."""
+        return self.memory.cells

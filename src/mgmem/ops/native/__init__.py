@@ -1,0 +1,82 @@
+"""Compiled kernels for the processor: whole layers in float32, forward and backward.
+
+Without a C++ compiler, ``available()`` is False and the other backends do the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mgmem.ops.native import layers, library
+from mgmem.ops.reference import LSTMWeights
+from mgmem.pyramid import Pyramid
+
+__all__ = ["available", "conv_layer", "lstm_layer", "supports"]
+
+
+def available() -> bool:
+    """Whether the kernels are there; the first call compiles them."""
+    return library.load() is not None
+
+
+def supports(inputs: Pyramid) -> bool:
+    """Whether these grids can be computed here: float32 on the CPU, 1D or 2D, sides doubling."""
+    grids = inputs.grids
+    return all(
+        grid.dtype == torch.float32 and grid.device.type == "cpu" and grid.layout == torch.strided
+        for grid in grids
+    ) and all(
+        tuple(2 * side for side in coarse.shape[-2:]) == tuple(fine.shape[-2:])
+        or (coarse.dim() == 3 and 2 * coarse.shape[-1] == fine.shape[-1])
+        for coarse, fine in zip(grids, grids[1:], strict=False)
+    )
+
+
+def conv_layer(
+    inputs: Pyramid, weights: Sequence[Tensor], biases: Sequence[Tensor], lowest: int, relu: bool
+) -> Pyramid:
+    """MG-conv; see ``reference.conv_layer``."""
+    grids, weights, biases = list(inputs.grids), list(weights), list(biases)
+    run = layers.native_conv if _learning(*grids, *weights, *biases) else layers.conv_forward
+    return Pyramid(lowest, tuple(run(grids, weights, biases, inputs.lowest, lowest, relu)))
+
+
+def lstm_layer(
+    inputs: Pyramid,
+    hidden: Pyramid,
+    cell: Pyramid,
+    weights: LSTMWeights,
+    reset: Tensor | None = None,
+    active: Tensor | None = None,
+) -> tuple[Pyramid, Pyramid, Pyramid]:
+    """MG-conv-LSTM over a sequence; see ``reference.lstm_layer``."""
+    levels, lowest = len(hidden), hidden.lowest
+    if inputs.grids[0].shape[0] == 0:
+        return hidden.map(lambda h: h.new_zeros((0, *h.shape))), hidden, cell
+    peephole = [
+        weight.expand(3, *h.shape[1:])
+        for weight, h in zip(weights.peephole or (), hidden.grids, strict=False)
+    ]
+    tensors = [
+        list(group)
+        for group in (
+            inputs.grids, hidden.grids, cell.grids,
+            weights.input, weights.recurrent, weights.bias, peephole,
+        )
+    ]  # fmt: skip
+    rest = (reset, active, inputs.lowest, lowest)
+    if _learning(*(tensor for group in tensors for tensor in group)):
+        results = layers.native_lstm(*tensors, *rest)
+    else:
+        results = layers.lstm_forward(*tensors, *rest, save=False)
+    outputs, last_hidden, last_cell = (
+        Pyramid(lowest, tuple(results[i * levels : (i + 1) * levels])) for i in range(3)
+    )
+    return outputs, last_hidden, last_cell
+
+
+def _learning(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

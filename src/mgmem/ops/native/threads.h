@@ -1,0 +1,183 @@
+// A small pool of threads that share out the parts of a call, and each thread's scratch memory.
+#pragma once
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "simd.h"
+
+namespace mg {
+
+// Memory of one thread, handed out from the front and kept between calls.
+class Scratch {
+  public:
+    void begin() {
+        if (wanted_ > size_) grow();
+        used_ = wanted_ = 0;
+    }
+    // Room for `count` floats, aligned to a cache line. Spills are kept until the next begin().
+    float* take(long count) {
+        long bytes = round_up(count * 4, 64);
+        wanted_ += bytes;
+        if (used_ + bytes <= size_) {
+            used_ += bytes;
+            return (float*)(memory_ + used_ - bytes);
+        }
+        spills_.push_back(allocate(bytes));
+        return (float*)spills_.back();
+    }
+    float* take_zeros(long count) {
+        float* p = take(count);
+        std::memset(p, 0, count * 4);
+        return p;
+    }
+    ~Scratch() {
+        drop_spills();
+        std::free(memory_);
+    }
+
+  private:
+    static char* allocate(long bytes) {
+        void* p = std::aligned_alloc(64, round_up(bytes, 64));
+        if (!p) throw std::bad_alloc();
+        return (char*)p;
+    }
+    void drop_spills() {
+        for (char* p : spills_) std::free(p);
+        spills_.clear();
+    }
+    void grow() {
+        drop_spills();
+        std::free(memory_);
+        memory_ = nullptr;
+        size_ = 0;
+        memory_ = allocate(wanted_);
+        size_ = round_up(wanted_, 64);
+    }
+    char* memory_ = nullptr;
+    long size_ = 0, used_ = 0, wanted_ = 0;
+    std::vector<char*> spills_;
+};
+
+inline Scratch& scratch() {
+    static thread_local Scratch own;
+    return own;
+}
+
+// Asks for large pages behind a big tensor that is about to be written for the first time: with
+// small ones, most of the time goes into page faults.
+inline void expect_large(float* data, long count) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    const uintptr_t page = 2 << 20;
+    uintptr_t first = ((uintptr_t)data + page - 1) / page * page;
+    uintptr_t last = ((uintptr_t)data + count * sizeof(float)) / page * page;
+    if (data && last > first) madvise((void*)first, last - first, MADV_HUGEPAGE);
+#else
+    (void)data, (void)count;
+#endif
+}
+
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+// Workers spin for a moment after a job (layers follow each other closely), then sleep.
+class Pool {
+  public:
+    using Job = void (*)(void* context, int part);
+
+    // Runs job(context, 0 .. parts-1), part 0 here. The split is the caller's, so results do not
+    // depend on timing; where the pool is taken by another thread, all parts run here.
+    static void run(int parts, Job job, void* context) {
+        if (parts <= 1) {
+            if (parts == 1) job(context, 0);
+            return;
+        }
+        Pool& pool = current();
+        std::unique_lock<std::mutex> lock(pool.callers_, std::try_to_lock);
+        if (!lock.owns_lock()) {
+            for (int part = 0; part < parts; part++) job(context, part);
+            return;
+        }
+        pool.dispatch(parts, job, context);
+    }
+
+  private:
+    static constexpr int SPINS = 4000;
+
+    static Pool& current() {  // after a fork the child has no workers: it gets a pool of its own
+        static std::mutex making;
+        static std::atomic<Pool*> pool{nullptr};
+        Pool* p = pool.load();
+        if (!p || p->process_ != getpid()) {
+            std::lock_guard<std::mutex> lock(making);
+            p = pool.load();
+            if (!p || p->process_ != getpid()) pool.store(p = new Pool);
+        }
+        return *p;
+    }
+
+    void dispatch(int parts, Job job, void* context) {
+        while (workers_ < parts - 1) {
+            int index = ++workers_;
+            std::thread([this, index, seen = round_.load()] { work(index, seen); }).detach();
+        }
+        job_ = job;
+        context_ = context;
+        parts_ = parts;
+        running_.store(workers_);  // those without a part report too, which keeps all in step
+        {
+            std::lock_guard<std::mutex> lock(sleep_);
+            round_.fetch_add(1);
+        }
+        wake_.notify_all();
+        job(context, 0);
+        for (int spins = 0; running_.load() != 0; spins++)
+            if (spins < SPINS)
+                relax();
+            else
+                std::this_thread::yield();
+    }
+
+    void work(int index, uint64_t seen) {
+        for (;;) {
+            for (int spins = 0; round_.load() == seen && spins < SPINS; spins++) relax();
+            if (round_.load() == seen) {
+                std::unique_lock<std::mutex> lock(sleep_);
+                wake_.wait(lock, [&] { return round_.load() != seen; });
+            }
+            seen++;
+            if (index < parts_) job_(context_, index);
+            running_.fetch_sub(1);
+        }
+    }
+
+    pid_t process_ = getpid();
+    std::mutex callers_, sleep_;
+    std::condition_variable wake_;
+    std::atomic<uint64_t> round_{0};
+    std::atomic<int> running_{0};
+    int workers_ = 0;
+    int parts_ = 0;
+    Job job_ = nullptr;
+    void* context_ = nullptr;
+};
+
+template <class F>
+void parallel(int parts, F&& function) {
+    Pool::run(parts, [](void* f, int part) { (*(std::remove_reference_t<F>*)f)(part); }, &function);
+}
+
+}  // namespace mg

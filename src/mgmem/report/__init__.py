@@ -1,0 +1,1 @@
+"""Figures, animations and tables out of models and recorded results."""
