@@ -1,0 +1,113 @@
+"""Recall and sort with MNIST images: remember pictures, answer with their classes.
+
+Building a task needs no data; making its episodes does. A sequence never holds an image twice,
+and a split draws from its own images only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from mgmem.errors import UsageError
+from mgmem.tasks.base import Batch, Reads, Shapes
+from mgmem.tasks.losses import class_loss
+from mgmem.tasks.mnist_data import VALID_IMAGES, load_digits
+from mgmem.tasks.scores import ClassErrorScore
+from mgmem.tasks.seeds import Ints, SeedStream, below, distinct, draw
+from mgmem.tasks.sequence import SequenceEpisodes
+
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class _DigitTask:
+    """What the two tasks share."""
+
+    length: int
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.length <= VALID_IMAGES:
+            raise UsageError(f"the length is {self.length}: give 2 to {VALID_IMAGES} images")
+
+    @property
+    def reads(self) -> Reads:
+        """Questions come after the last image."""
+        return "after"
+
+    @property
+    def shapes(self) -> Shapes:
+        """Input and query (1, 28, 28), answer (10,)."""
+        return Shapes(input=(1, 28, 28), queries=((1, 28, 28),), answers=((CLASSES,),))
+
+    @property
+    def episode_length(self) -> int:
+        """Number of images."""
+        return self.length
+
+    def loss(self, answers: tuple[Tensor, ...], batch: Batch) -> Tensor:
+        """Softmax cross-entropy, mean over answers."""
+        return class_loss(answers, batch)
+
+    def new_score(self) -> ClassErrorScore:
+        """Rate of wrong classes."""
+        return ClassErrorScore()
+
+
+@dataclass(frozen=True)
+class MnistRecall(_DigitTask):
+    """L images, then one of the first L - 1 again: the class of the image that followed it."""
+
+    length: int = 10
+
+    @property
+    def name(self) -> str:
+        """mnist-recall."""
+        return "mnist-recall"
+
+    def episodes(self, stream: SeedStream, first: int, count: int) -> SequenceEpisodes:
+        """Fresh draws from the images of the stream's split."""
+        keys = stream.keys(first, count)
+        digits = load_digits(stream.split)
+        numbers = distinct(keys, "images", self.length, len(digits))
+        inputs = _gather(digits.images, numbers)
+        named = below(draw(keys, "image recall question", 0), self.length - 1)
+        column = np.arange(count)
+        return SequenceEpisodes(
+            inputs=inputs,
+            queries=inputs[named, column][None],
+            targets=torch.from_numpy(digits.labels[numbers[named + 1, column]][None]),
+            first=first,
+        )
+
+
+@dataclass(frozen=True)
+class MnistSort(_DigitTask):
+    """L images, then L empty queries: their classes in increasing order."""
+
+    length: int = 20
+
+    @property
+    def name(self) -> str:
+        """mnist-sort."""
+        return "mnist-sort"
+
+    def episodes(self, stream: SeedStream, first: int, count: int) -> SequenceEpisodes:
+        """Fresh draws from the images of the stream's split."""
+        digits = load_digits(stream.split)
+        numbers = distinct(stream.keys(first, count), "images", self.length, len(digits))
+        return SequenceEpisodes(
+            inputs=_gather(digits.images, numbers),
+            queries=torch.zeros(self.length, count, 1, 28, 28),
+            targets=torch.from_numpy(np.sort(digits.labels[numbers], axis=0)),
+            first=first,
+        )
+
+
+def _gather(images: npt.NDArray[np.uint8], numbers: Ints) -> Tensor:
+    """Images by number (L, B), scaled to [0, 1]: (L, B, 1, 28, 28) float32."""
+    return torch.from_numpy(images[numbers]).unsqueeze(2).float().div_(255)

@@ -1,0 +1,97 @@
+"""How the agent moves through a maze, seen only by its walls.
+
+A motion gives the agent's cell at every step of an episode, the first being where it starts.
+An agent that decides as it goes (a policy) records its own cells instead and hands them to
+`Mapping.follow`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+
+from mgmem.tasks.maze import Walls
+from mgmem.tasks.seeds import Ints, Keys, below, draw
+
+
+class Motion(Protocol):
+    """A rule that moves the agent."""
+
+    def start(self, size: int) -> int:
+        """Row, and column, in which the agent starts in a maze of that size."""
+
+    def default_length(self, size: int) -> int:
+        """Steps of an episode when nobody says otherwise."""
+
+    def longest(self, size: int) -> int | None:
+        """The most steps an episode can have; None: no limit."""
+
+    def path(self, keys: Keys, walls: Walls, steps: int) -> Ints:
+        """Cells (row, column) of the agent: (steps, B, 2) for walls (B, n, n)."""
+
+
+class Spiral:
+    """Outward from the centre, through walls, until the whole interior has been covered."""
+
+    def start(self, size: int) -> int:
+        """The centre."""
+        return size // 2
+
+    def default_length(self, size: int) -> int:
+        """Once over the whole interior."""
+        return (size - 2) ** 2
+
+    def longest(self, size: int) -> int | None:
+        """Once over the whole interior."""
+        return (size - 2) ** 2
+
+    def path(self, keys: Keys, walls: Walls, steps: int) -> Ints:
+        """The same for every maze: (steps, B, 2)."""
+        cells = self.start(walls.shape[1]) + _spiral(walls.shape[1] - 2)[:steps]
+        return np.broadcast_to(cells[:, None], (steps, len(walls), 2))
+
+
+class RandomWalk:
+    """A uniformly random one of four moves per step; a wall leaves the agent where it is."""
+
+    def start(self, size: int) -> int:
+        """The centre, or the next cell down the diagonal, which is free in every maze."""
+        return (size // 2) | 1
+
+    def default_length(self, size: int) -> int:
+        """As the shorter of the paper's random walks."""
+        return 500
+
+    def longest(self, size: int) -> int | None:
+        """It never has to end."""
+        return None
+
+    def path(self, keys: Keys, walls: Walls, steps: int) -> Ints:
+        """(steps, B, 2)."""
+        count, size, _ = walls.shape
+        moves = below(draw(keys, "random walk", np.arange(steps - 1)[:, None]), 4)
+        offsets = np.array([-size, size, -1, 1])[moves]
+        flat = walls.reshape(-1)
+        maze = np.arange(count) * size**2
+        # Cells are numbered through all mazes: one index, and one lookup, per move.
+        cells = np.empty((steps, count), np.int64)
+        cells[0] = maze + self.start(size) * (size + 1)
+        for step, offset in enumerate(offsets):
+            target = cells[step] + offset
+            cells[step + 1] = np.where(flat[target], cells[step], target)
+        return np.stack(np.divmod(cells - maze, size), axis=2)
+
+
+MOTIONS: dict[str, Motion] = {"spiral": Spiral(), "random": RandomWalk()}
+
+
+@lru_cache(maxsize=16)
+def _spiral(side: int) -> Ints:
+    """Offsets from the centre that wind once over a square with an odd side: (side**2, 2)."""
+    turns = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])
+    # Straight runs of 1, 1, 2, 2, 3, 3, ... cells; the last one closes the square.
+    runs = [1 + run // 2 for run in range(2 * (side - 1))] + [side - 1]
+    moves = np.concatenate([turns[[run % 4] * length] for run, length in enumerate(runs)])
+    return np.concatenate([np.zeros((1, 2), np.int64), moves.cumsum(axis=0)])
