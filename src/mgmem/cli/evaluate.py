@@ -1,0 +1,153 @@
+"""``mgmem evaluate NAME | RUN FOLDER | FILE``."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.progress import track
+from torch import Tensor, nn
+
+from mgmem.errors import UsageError
+from mgmem.experiments import EXPERIMENTS, Experiment, count_parameters, find
+from mgmem.experiments import records as rec
+from mgmem.tasks.base import Estimate, Task
+from mgmem.tasks.seeds import SeedStream
+from mgmem.training import checkpoint
+from mgmem.training.evaluation import TEST_SEED, evaluate
+from mgmem.training.weights import fill, load_weights
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Score trained weights on fresh test episodes, which training never draws from."""
+
+    what: tyro.conf.Positional[str]
+    """An experiment's name (its shipped weights), a run folder (its best weights) or a file."""
+    episodes: int = 5000
+    """Fresh test episodes."""
+    record: bool = False
+    """Write results/NAME/RECIPE-seedN.json; needs a run folder, for its curve and budget."""
+    publish: bool = False
+    """Copy the weights into the package as the experiment's shipped ones."""
+    results: Path | None = None
+    """Folder of records; default: results/ of this repository or package."""
+    quiet: bool = False
+    """Show no progress."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Parse and evaluate."""
+    options = tyro.cli(Evaluate, prog="mgmem evaluate", args=list(arguments))
+    if options.episodes < 2:
+        raise UsageError(f"--episodes {options.episodes}: an interval needs at least 2")
+    path = locate(options.what)
+    experiment, task, model, about = load_model(path)
+    metrics = score(model, task, options.episodes, options.quiet)
+    for line in comparison(experiment, metrics):
+        print(line)
+    if options.record:
+        folder = options.results or rec.results_folder()
+        print(f"recorded in {_record(options, experiment, about, model, metrics).write(folder)}")
+    if options.publish:
+        rec.weights_folder().mkdir(exist_ok=True)
+        shutil.copy(path, rec.weights_folder() / f"{experiment.name}.safetensors")
+        print(f"published as the weights of {experiment.name}")
+
+
+def locate(what: str) -> Path:
+    """The weights file meant by a name, a run folder or a path."""
+    if what in EXPERIMENTS:
+        shipped = rec.shipped_weights(what)
+        if shipped is None:
+            raise UsageError(f"no weights are shipped for {what}: `mgmem train {what}` makes some")
+        return shipped
+    path = Path(what)
+    if path.is_dir():
+        if not (path / "best.safetensors").is_file():
+            raise UsageError(f"{path} holds no best.safetensors: let it train until it evaluates")
+        return path / "best.safetensors"
+    if path.exists():
+        return path
+    find(what)  # an unknown name: says which is nearest
+    raise UsageError(f"{what}: no such experiment, run folder or file")
+
+
+def load_model(path: Path) -> tuple[Experiment, Task, nn.Module, dict[str, Any]]:
+    """The experiment that a weights file belongs to, and its model with these weights."""
+    weights: dict[str, Tensor]
+    weights, about = load_weights(path)
+    experiment = find(str(about.get("experiment")))
+    task, model = experiment.build()
+    fill(model, weights, path)
+    return experiment, task, model.eval(), about
+
+
+def score(model: nn.Module, task: Task, episodes: int, quiet: bool) -> dict[str, Estimate]:
+    """Metrics on the first ``episodes`` test episodes."""
+    done = 0
+    total = range(episodes)
+    bar = iter(track(total, "evaluating", transient=True, disable=quiet or not sys.stderr.isatty()))
+
+    def advance(count: int) -> None:
+        nonlocal done
+        while done < count:
+            next(bar, None)
+            done += 1
+
+    result = evaluate(model, task, SeedStream(TEST_SEED, "test"), episodes, progress=advance)
+    return result.result()
+
+
+def comparison(experiment: Experiment, metrics: dict[str, Estimate]) -> list[str]:
+    """The metrics with their intervals beside the paper's row."""
+    row = experiment.row.figures if experiment.row else {}
+    lines = [f"{experiment.name}: {experiment.title}"]
+    for name, estimate in metrics.items():
+        paper = f"   paper {row[name]:.4f}" if name in row else ""
+        lines.append(f"  {name:<12} {estimate}{paper}")
+    return lines
+
+
+def _record(
+    options: Evaluate,
+    experiment: Experiment,
+    about: dict[str, Any],
+    model: nn.Module,
+    metrics: dict[str, Estimate],
+) -> rec.Record:
+    folder = Path(options.what)
+    content, _ = checkpoint.newest(folder) if folder.is_dir() else (None, [])
+    if content is None:
+        raise UsageError("--record needs a run folder with a checkpoint, for its curve and budget")
+    default = asdict(experiment.recipe(about["recipe"]))
+    changed = {k: v for k, v in content["recipe"].items() if default.get(k) != v}
+    command = ["mgmem", "train", experiment.name, "--recipe", about["recipe"]]
+    command += ["--seed", str(about["seed"])]
+    for key, value in changed.items():
+        command += [f"--{key.replace('_', '-')}", str(value)]
+    progress = content["progress"]
+    return rec.Record(
+        experiment=experiment.name,
+        recipe=about["recipe"],
+        seed=about["seed"],
+        command=shlex.join(command),
+        settings=content["recipe"],
+        commit=rec.commit(),
+        date=rec.today(),
+        machine=rec.machine(),
+        parameters=count_parameters(model),
+        cells=int(model.cells),  # type: ignore[arg-type]
+        updates=progress["update"],
+        steps=content["feed"]["steps"],
+        seconds=round(progress["seconds"], 1),
+        curve=progress["curve"],
+        episodes=options.episodes,
+        metrics={name: asdict(estimate) for name, estimate in metrics.items()},
+    )

@@ -1,0 +1,138 @@
+"""Table 2: algorithmic tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from mgmem.experiments import baselines as base
+from mgmem.experiments import multigrid as mg
+from mgmem.experiments import recipes
+from mgmem.experiments.experiment import Experiment, PaperRow
+from mgmem.experiments.multigrid import Builder
+from mgmem.tasks import AssociativeRecall, MnistRecall, MnistSort, PrioritySort, Task
+
+MULTIGRID = [
+    Experiment(
+        "sort-20",
+        "20 vectors of 9 bits, in order of priority",
+        "multigrid",
+        lambda: PrioritySort(20),
+        mg.encoder_decoder(mg.SMALL, mg.SORT_TAIL, 2),
+        recipes.FAST_SEQUENCE,
+        recipes.PAPER_SEQUENCE,
+        PaperRow(2, 0.12, 7.99, {"error": 0.0043}),
+    ),
+    Experiment(
+        "sort-50",
+        "50 vectors of 9 bits, in order of priority",
+        "multigrid",
+        lambda: PrioritySort(50),
+        mg.encoder_decoder(mg.LARGE, mg.LARGE_VECTOR_TAIL, 2),
+        recipes.FAST_SEQUENCE,
+        recipes.PAPER_SEQUENCE,
+        PaperRow(2, 0.89, 76.97, {"error": 0.0067}),
+    ),
+    Experiment(
+        "recall-10",
+        "10 vectors of 9 bits, then one again: which followed it?",
+        "multigrid",
+        lambda: AssociativeRecall(10),
+        mg.reader_writer(mg.SMALL, [mg.SMALL_VECTOR_TAIL], input=1),
+        recipes.FAST_SEQUENCE,
+        recipes.PAPER_SEQUENCE,
+        PaperRow(2, 0.13, 7.99, {"error": 0.0030}),
+    ),
+    Experiment(
+        "recall-20",
+        "20 vectors of 9 bits, then one again: which followed it?",
+        "multigrid",
+        lambda: AssociativeRecall(20),
+        mg.reader_writer(mg.LARGE, [mg.LARGE_VECTOR_TAIL], input=1),
+        recipes.FAST_SEQUENCE,
+        recipes.PAPER_SEQUENCE,
+        PaperRow(2, 0.65, 76.97, {"error": 0.0056}),
+    ),
+    Experiment(
+        "mnist-recall",
+        "10 digits, then one again: the class of the one that followed",
+        "multigrid",
+        lambda: MnistRecall(10),
+        mg.digit_reader(),
+        recipes.FAST_SEQUENCE,
+        replace(recipes.PAPER_SEQUENCE, updates=200_000),
+        PaperRow(2, 0.21, 7.56, {"error": 0.0736}),
+    ),
+    Experiment(
+        "mnist-sort",
+        "20 digits: their classes in increasing order",
+        "multigrid",
+        lambda: MnistSort(20),
+        mg.digit_sorter(),
+        recipes.FAST_SEQUENCE,
+        recipes.PAPER_SEQUENCE,
+        PaperRow(2, 0.29, 7.56, {"error": 0.0864}),
+    ),
+]
+
+
+def _baseline(
+    name: str,
+    title: str,
+    system: str,
+    task: Callable[[], Task],
+    model: Builder,
+    row: PaperRow | None = None,
+) -> Experiment:
+    fast, paper = recipes.FAST_SEQUENCE_FLAT, recipes.PAPER_SEQUENCE_FLAT
+    return Experiment(name, title, system, task, model, fast, paper, row)
+
+
+BASELINES = [
+    _baseline(
+        "sort-20-dnc",
+        "20 vectors in order of priority, DNC",
+        "dnc",
+        lambda: PrioritySort(20),
+        base.dnc(372),
+        PaperRow(2, 0.76, 8.00, {"error": 0.0039}),
+    ),
+    _baseline(
+        "recall-10-dnc",
+        "10 vectors, which followed? DNC",
+        "dnc",
+        lambda: AssociativeRecall(10),
+        base.dnc(380),
+        PaperRow(2, 0.76, 8.00, {"error": 0.0044}),
+    ),
+    _baseline(
+        "recall-10-lstm",
+        "10 vectors, which followed? LSTM",
+        "lstm",
+        lambda: AssociativeRecall(10),
+        base.plain_lstm(170),
+    ),
+    _baseline(
+        "recall-10-transformer",
+        "10 vectors, which followed? causal transformer",
+        "transformer",
+        lambda: AssociativeRecall(10),
+        base.transformer(72, 2),
+    ),
+    _baseline(
+        "mnist-sort-dnc",
+        "20 digits in increasing order, DNC",
+        "dnc",
+        lambda: MnistSort(20),
+        base.dnc(145),
+        PaperRow(2, 1.05, 8.00, {"error": 0.1659}),
+    ),
+    _baseline(
+        "mnist-recall-dnc",
+        "10 digits, class of the next, DNC",
+        "dnc",
+        lambda: MnistRecall(10),
+        base.dnc(125),
+        PaperRow(2, 0.90, 8.00, {"error": 0.2016}),
+    ),
+]

@@ -1,0 +1,69 @@
+"""How good is it, on episodes it never saw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from mgmem.tasks.base import Estimate, Score, Task
+from mgmem.tasks.seeds import SeedStream
+
+TEST_SEED = 20_200_712
+"""Root of the validation and test streams: the same fresh episodes for every model."""
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module,
+    task: Task,
+    stream: SeedStream,
+    episodes: int,
+    *,
+    batch: int = 50,
+    chunk: int = 32,
+    queries: int = 13,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Score:
+    """Score ``model`` on the first ``episodes`` episodes of a stream, each from start to end.
+
+    Tasks that read during an episode are queried after ``queries`` of its steps, evenly spread
+    and the last among them; others at their natural places.
+    """
+    score = task.new_score()
+    was_training = model.training
+    model.eval()
+    device = next(model.parameters()).device
+    for first in range(0, episodes, batch):
+        count = min(batch, episodes - first)
+        run = task.episodes(stream, first, count)
+        state = None
+        asked = query_steps(run.length, queries)
+        for start in range(0, run.length, chunk):
+            stop = min(start + chunk, run.length)
+            times = asked[(asked >= start) & (asked < stop)] - start
+            if task.reads == "after":
+                start, stop = 0, run.length
+            piece = run.batch(start, stop, None if task.reads == "after" else times).to(device)
+            answers, state = model(
+                piece.inputs, state, queries=piece.queries, times=piece.times, reset=piece.reset
+            )
+            if len(piece.times):
+                score.add(answers, piece)
+            if task.reads == "after":
+                break
+        progress(first + count)
+    model.train(was_training)
+    return score
+
+
+def query_steps(length: int, queries: int) -> torch.Tensor:
+    """(queries,) int64 steps of an episode, evenly spread, ending with the last."""
+    count = min(queries, length)
+    return torch.arange(1, count + 1) * length // count - 1
+
+
+def deciding(score: Score) -> Estimate:
+    """The value of the metric that decides."""
+    return score.result()[score.key]

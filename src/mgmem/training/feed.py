@@ -1,0 +1,235 @@
+"""What the loop trains on next: whole sequences, or chunks of long episodes.
+
+A feed is a pure function of its position: the same position gives the same batch, so saving the
+position is all that resuming needs. With several processes each takes its share of every group
+of sequences; together they see exactly the batch that one process would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mgmem.errors import UsageError
+from mgmem.tasks.base import Batch, Episodes, Task
+from mgmem.tasks.seeds import SeedStream
+from mgmem.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Share:
+    """This process's part of the work: ``rank`` of ``world`` processes."""
+
+    rank: int = 0
+    world: int = 1
+
+    def of(self, first: int, count: int) -> tuple[int, int]:
+        """First number and count of this process's part of ``count`` things from ``first``."""
+        if count % self.world:
+            raise UsageError(f"{self.world} processes do not divide {count} sequences evenly")
+        part = count // self.world
+        return first + self.rank * part, part
+
+
+class Feed(Protocol):
+    """A source of batches with a position that can be saved."""
+
+    carries_state: bool
+    steps: int
+
+    def next(self) -> Batch:
+        """The next batch."""
+
+    def score(self, value: float) -> None:
+        """Hear how well the last batch was answered, between 0 and 1."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to a saved position."""
+
+
+def make_feed(task: Task, seed: int, recipe: Recipe, share: Share | None = None) -> Feed:
+    """Whole sequences for tasks that read after them, chunks for tasks that read during."""
+    stream = SeedStream(seed, "train")
+    kind = WholeFeed if task.reads == "after" else ChunkFeed
+    return kind(task, stream, recipe, share or Share())
+
+
+class WholeFeed:
+    """Every batch is fresh episodes from their first step to their last."""
+
+    carries_state = False
+
+    def __init__(self, task: Task, stream: SeedStream, recipe: Recipe, share: Share) -> None:
+        self._task, self._stream, self._share = task, stream, share
+        self._count = recipe.batch
+        self._updates = 0
+        self.steps = 0
+
+    def next(self) -> Batch:
+        """The next ``batch`` episodes, whole."""
+        first, count = self._share.of(self._updates * self._count, self._count)
+        episodes = self._task.episodes(self._stream, first, count)
+        self._updates += 1
+        self.steps += episodes.length
+        return episodes.batch(0, episodes.length)
+
+    def score(self, value: float) -> None:
+        """Nothing to adapt."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The number of batches so far."""
+        return {"updates": self._updates, "steps": self.steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to a saved position."""
+        self._updates, self.steps = state["updates"], state["steps"]
+
+
+@dataclass
+class _Group:
+    """Episodes that run side by side, and how far they have come."""
+
+    first: int
+    horizon: int
+    position: int
+    episodes: Episodes
+
+
+class ChunkFeed:
+    """Chunks of long episodes, in groups that are at different places of their episodes.
+
+    With all sequences at the same step, updates swing between early and late memories; with
+    staggered groups each update sees some of both. The horizon, the step at which an episode is
+    left, grows from the recipe's start to the whole episode as the training score allows: short
+    memories are learned first, and each stretch only once the one before is known.
+    """
+
+    carries_state = True
+    _score_decay = 0.95
+
+    def __init__(self, task: Task, stream: SeedStream, recipe: Recipe, share: Share) -> None:
+        self._task, self._stream, self._recipe, self._share = task, stream, recipe, share
+        self._size = recipe.batch // recipe.groups
+        self.horizon = min(recipe.horizon or task.episode_length, task.episode_length)
+        self._smoothed = 0.0
+        self._updates = 0
+        self._next_episode = 0
+        self.steps = 0
+        self._groups: list[_Group] = []
+        for index in range(recipe.groups):
+            # The first episodes end at different steps: that is what staggers the groups.
+            part = -(-self.horizon * (index + 1) // recipe.groups)
+            self._groups.append(self._start(part))
+
+    def _start(self, horizon: int) -> _Group:
+        first = self._next_episode
+        self._next_episode += self._size
+        return _Group(first, horizon, 0, self._episodes(first))
+
+    def _episodes(self, first: int) -> Episodes:
+        return self._task.episodes(self._stream, *self._share.of(first, self._size))
+
+    def next(self) -> Batch:
+        """The next chunk of every group, side by side."""
+        length = min(self._recipe.chunk, self.horizon)
+        times = self._times(length)
+        pieces, fresh = [], []
+        for index, group in enumerate(self._groups):
+            if group.position >= group.horizon:
+                group = self._groups[index] = self._start(self.horizon)
+            fresh.append(group.position == 0)
+            stop = min(group.position + length, group.horizon)
+            pieces.append(_padded(group.episodes, group.position, stop, length, times))
+            group.position += length
+        self._updates += 1
+        self.steps += length
+        return _side_by_side(pieces, fresh, length, times)
+
+    def _times(self, length: int) -> Tensor:
+        """Steps of this chunk after which a query is asked: sorted, without repetition."""
+        count = max(1, round(self._recipe.query_share * length))
+        seed = np.random.SeedSequence(self._stream.root, spawn_key=(1, self._updates))
+        chosen = np.random.Generator(np.random.Philox(seed)).choice(length, count, replace=False)
+        return torch.from_numpy(np.sort(chosen).astype(np.int64))
+
+    def score(self, value: float) -> None:
+        """Grow the horizon once the smoothed score on training queries meets the goal."""
+        self._smoothed += (1 - self._score_decay) * (value - self._smoothed)
+        full = self._task.episode_length
+        if self.horizon < full and self._smoothed >= self._recipe.horizon_goal:
+            self.horizon = min(full, int(np.ceil(self.horizon * self._recipe.horizon_growth)))
+            # The new stretch has to be learned before the next: the score starts lower again.
+            self._smoothed = 0.9 * self._recipe.horizon_goal
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where every group is; the episodes themselves are made again from their numbers."""
+        return {
+            "updates": self._updates,
+            "steps": self.steps,
+            "horizon": self.horizon,
+            "smoothed": self._smoothed,
+            "next_episode": self._next_episode,
+            "groups": [[g.first, g.horizon, g.position] for g in self._groups],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to a saved position."""
+        self._updates, self.steps = state["updates"], state["steps"]
+        self.horizon, self._smoothed = state["horizon"], state["smoothed"]
+        self._next_episode = state["next_episode"]
+        self._groups = [
+            _Group(first, horizon, position, self._episodes(first))
+            for first, horizon, position in state["groups"]
+        ]
+
+
+def _padded(episodes: Episodes, start: int, stop: int, length: int, times: Tensor) -> Batch:
+    """Steps start to stop as ``length`` steps; queries past the end get weight 0."""
+    asked = times[times < stop - start]
+    batch = episodes.batch(start, stop, asked)
+    weight = batch.weight
+    if weight is None:
+        weight = torch.ones(len(batch.queries), len(asked), batch.inputs.shape[1])
+    short, missing = length - (stop - start), len(times) - len(asked)
+    return Batch(
+        inputs=_more_rows(batch.inputs, short),
+        reset=None,
+        times=times,
+        queries=tuple(_more_rows(query, missing) for query in batch.queries),
+        targets=tuple(_more_rows(target, missing) for target in batch.targets),
+        weight=F.pad(weight, (0, 0, 0, missing)),
+        episode=batch.episode,
+    )
+
+
+def _more_rows(tensor: Tensor, rows: int) -> Tensor:
+    return torch.cat([tensor, tensor.new_zeros(rows, *tensor.shape[1:])]) if rows else tensor
+
+
+def _side_by_side(
+    pieces: Sequence[Batch], fresh: Sequence[bool], length: int, times: Tensor
+) -> Batch:
+    """One batch of all groups; groups that begin an episode reset their memory first."""
+    reset = torch.zeros(length, sum(piece.inputs.shape[1] for piece in pieces), dtype=torch.bool)
+    columns = reset[0].split([piece.inputs.shape[1] for piece in pieces])
+    for column, begins in zip(columns, fresh, strict=True):
+        column.fill_(begins)
+    readers = range(len(pieces[0].queries))
+    return Batch(
+        inputs=torch.cat([piece.inputs for piece in pieces], 1),
+        reset=reset if any(fresh) else None,
+        times=times,
+        queries=tuple(torch.cat([p.queries[r] for p in pieces], 1) for r in readers),
+        targets=tuple(torch.cat([p.targets[r] for p in pieces], 1) for r in readers),
+        weight=torch.cat([p.weight for p in pieces if p.weight is not None], 2),
+        episode=torch.cat([p.episode for p in pieces if p.episode is not None]),
+    )

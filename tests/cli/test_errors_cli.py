@@ -1,0 +1,106 @@
+"""Bad input: exit code 2, one clear message, no traceback, nothing overwritten."""
+
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from mgmem.cli import main
+from mgmem.experiments import find
+from mgmem.training.weights import save_weights
+
+
+def refused(capsys, *arguments):
+    assert main(list(arguments)) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("mgmem: ")
+    assert "Traceback" not in error
+    return error
+
+
+def test_an_unknown_command_names_the_known_ones(capsys):
+    assert "train" in refused(capsys, "trian")
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_an_unknown_experiment_suggests_the_nearest(capsys, command):
+    assert "'mapping-9'" in refused(capsys, command, "maping-9")
+    assert "'mapping-15-dnc'" in refused(capsys, command, "mapping-15-dcn")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("train", "mapping-9", "--batch", "10", "--groups", "4"), "groups"),
+        (("train", "mapping-9", "--until", "error<=0.1"), "f>="),
+        (("train", "recall-10", "--until", "f>=0.1"), "error<="),
+        (("train", "mapping-9", "--query-share", "2"), "query_share"),
+        (("describe", "0-1:4 3:8"), "out of reach"),
+        (("describe", "0-1:4", "--input", "4:4"), "out of reach of the input"),
+        (("evaluate", "mapping-25"), "no weights are shipped"),
+    ],
+)
+def test_impossible_options_are_explained(capsys, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert words in refused(capsys, *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def truncated(path):
+    path.write_bytes(path.read_bytes()[:-50])
+
+
+def flipped_header(path):
+    content = bytearray(path.read_bytes())
+    content[12] ^= 0x40
+    path.write_bytes(content)
+
+
+def flipped_weight(path):
+    content = bytearray(path.read_bytes())
+    content[-1000] ^= 1
+    path.write_bytes(content)
+
+
+def foreign_safetensors(path):
+    save_file({"x": torch.zeros(3)}, path)
+
+
+def pickled(path):
+    path.write_bytes(pickle.dumps({"x": 1}))
+
+
+@pytest.mark.parametrize(
+    "damage", [truncated, flipped_header, flipped_weight, foreign_safetensors, pickled]
+)
+def test_damaged_and_foreign_weights_are_refused(capsys, tmp_path, damage):
+    path = tmp_path / "weights.safetensors"
+    _, model = find("mapping-9").build()
+    save_weights(path, model.state_dict(), {"experiment": "mapping-9", "recipe": "fast", "seed": 0})
+    damage(path)
+    before = path.read_bytes()
+    assert "weights.safetensors" in refused(capsys, "evaluate", str(path))
+    assert path.read_bytes() == before
+
+
+def test_weights_of_another_model_are_refused(capsys, tmp_path):
+    path = tmp_path / "weights.safetensors"
+    _, model = find("recall-10-dnc").build()
+    save_weights(path, model.state_dict(), {"experiment": "mapping-9", "recipe": "fast", "seed": 0})
+    assert "another model" in refused(capsys, "evaluate", str(path))
+
+
+def test_a_folder_without_weights_is_refused(capsys, tmp_path):
+    assert "best.safetensors" in refused(capsys, "evaluate", str(tmp_path))
+
+
+def test_list_and_describe_print(capsys):
+    assert main(["list", "mapping-15"]) == 0
+    listed = capsys.readouterr().out
+    assert "123,273" in listed
+    assert "f 0.9983" in listed
+    assert main(["describe", "0-1:4 0-2:8"]) == 0
+    assert "12x12" in capsys.readouterr().out
+    assert main([]) == 0
+    assert "usage" in capsys.readouterr().out

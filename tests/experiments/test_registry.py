@@ -1,0 +1,160 @@
+"""What every registered experiment must pass, whatever its task and model."""
+
+import pytest
+import torch
+
+from mgmem.experiments import EXPERIMENTS, count_parameters, find
+from mgmem.nn import EncoderDecoder
+from mgmem.tasks import SeedStream
+from mgmem.training.weights import fill, load_weights, save_weights
+
+NAMES = list(EXPERIMENTS)
+every = pytest.mark.parametrize("name", NAMES)
+
+
+def pieces(task, batch=2, steps=4):
+    """Random inputs and queries in the task's shapes; no data needed."""
+    inputs = torch.rand(steps, batch, *task.shapes.input)
+    asked = 2
+    times = torch.tensor([1, 3]) if task.reads == "during" else torch.full((asked,), steps - 1)
+    queries = tuple(torch.rand(asked, batch, *shape) for shape in task.shapes.queries)
+    return inputs, {"queries": queries, "times": times}
+
+
+def asked_nothing(task, batch=2):
+    empty = tuple(torch.zeros(0, batch, *shape) for shape in task.shapes.queries)
+    return {"queries": empty, "times": torch.zeros(0, dtype=torch.int64)}
+
+
+@every
+def test_counts_round_to_the_papers(name):
+    experiment = find(name)
+    if experiment.row is None:
+        pytest.skip("not a row of the paper's tables")
+    with torch.device("meta"):
+        _, model = experiment.build()
+    # The paper prints two decimals of millions and of thousands.
+    assert round(count_parameters(model) / 1e6, 2) == experiment.row.parameters
+    assert round(model.cells / 1e3, 2) == experiment.row.memory
+
+
+@every
+def test_answers_have_the_tasks_shape_and_gradients_reach_every_parameter(name):
+    task, model = find(name).build()
+    inputs, asked = pieces(task)
+    answers, _ = model(inputs, **asked)
+    assert [tuple(a.shape[2:]) for a in answers] == [tuple(s) for s in task.shapes.answers]
+    assert all(a.shape[:2] == (2, 2) for a in answers)
+    sum(answer.square().sum() for answer in answers).backward()
+    for parameter, tensor in model.named_parameters():
+        assert tensor.grad is not None, parameter
+        assert torch.isfinite(tensor.grad).all(), parameter
+
+
+@every
+def test_steps_in_two_calls_are_one_call(name):
+    task, model = find(name).build()
+    model.eval()
+    inputs, asked = pieces(task)
+    with torch.no_grad():
+        whole, end = model(inputs, **asked)
+        if task.reads == "during":
+            first = {"queries": tuple(q[:1] for q in asked["queries"]), "times": asked["times"][:1]}
+            rest = {
+                "queries": tuple(q[1:] for q in asked["queries"]),
+                "times": asked["times"][1:] - 2,
+            }
+            one, state = model(inputs[:2], **first)
+            two, state = model(inputs[2:], state, **rest)
+            parts = tuple(torch.cat(pair) for pair in zip(one, two, strict=True))
+        else:
+            if isinstance(model, EncoderDecoder):
+                _, state = model.encoder(model._fitted(inputs[:2]))
+            else:
+                _, state = model(inputs[:2], **asked_nothing(task))
+            later = {**asked, "times": asked["times"] - 2}
+            parts, state = model(inputs[2:], state, **later)
+    for expected, given in zip(whole, parts, strict=True):
+        torch.testing.assert_close(given, expected, rtol=1e-4, atol=1e-4)
+    for key, tensor in end.tensors().items():
+        torch.testing.assert_close(state.tensors()[key], tensor, rtol=1e-4, atol=1e-4)
+
+
+@every
+def test_the_state_survives_as_named_tensors(name):
+    task, model = find(name).build()
+    inputs, asked = pieces(task)
+    with torch.no_grad():
+        _, state = model(inputs, **asked)
+    again = model.state_from_tensors({n: t.clone() for n, t in state.detach().tensors().items()})
+    assert again.tensors().keys() == state.tensors().keys()
+    for key, tensor in state.tensors().items():
+        assert torch.equal(again.tensors()[key], tensor)
+
+
+@every
+def test_a_reset_is_a_fresh_start(name):
+    task, model = find(name).build()
+    model.eval()
+    inputs, asked = pieces(task)
+    reset = torch.zeros(4, 2, dtype=torch.bool)
+    reset[2] = True
+    if task.reads == "during":
+        asked = {
+            "queries": tuple(q[1:] for q in asked["queries"]),
+            "times": asked["times"][1:],
+        }
+    with torch.no_grad():
+        _, used = (
+            model(torch.rand_like(inputs), **asked_nothing(task))
+            if not isinstance(model, EncoderDecoder)
+            else (None, None)
+        )
+        one, _ = model(inputs, used, **asked, reset=reset)
+        two, _ = model(inputs[2:], **{**asked, "times": asked["times"] - 2})
+    for expected, given in zip(two, one, strict=True):
+        torch.testing.assert_close(given, expected, rtol=1e-4, atol=1e-4)
+
+
+@every
+def test_weights_are_saved_and_loaded(name, tmp_path):
+    _, model = find(name).build(seed=1)
+    path = tmp_path / "weights.safetensors"
+    save_weights(path, model.state_dict(), {"experiment": name})
+    weights, about = load_weights(path)
+    _, other = find(name).build(seed=2)
+    fill(other, weights, path)
+    assert about["experiment"] == name
+    for key, tensor in model.state_dict().items():
+        assert torch.equal(other.state_dict()[key], tensor)
+
+
+@every
+def test_the_same_seed_builds_the_same_weights_and_another_does_not(name):
+    first, same, other = (find(name).build(seed)[1].state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(tensor, same[key]) for key, tensor in first.items())
+    assert any(not torch.equal(tensor, other[key]) for key, tensor in first.items())
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if not n.startswith("mnist")])
+def test_task_and_model_fit_together_on_real_episodes(name):
+    task, model = find(name).build()
+    episodes = task.episodes(SeedStream(0, "train"), 0, 2)
+    if task.reads == "during":
+        batch = episodes.batch(0, 4, torch.tensor([1, 3]))
+    else:
+        batch = episodes.batch(0, episodes.length)
+    with torch.no_grad():
+        answers, _ = model(batch.inputs, queries=batch.queries, times=batch.times)
+        assert torch.isfinite(task.loss(answers, batch))
+    score = task.new_score()
+    score.add(answers, batch)
+    assert 0 <= score.result()[score.key].value <= 1
+
+
+def test_recipes_are_called_fast_and_paper():
+    experiment = find("mapping-15-small")
+    assert experiment.recipe("fast").optimizer == "adamw"
+    paper = experiment.recipe("paper")
+    assert (paper.optimizer, paper.chunk, paper.batch, paper.lr) == ("rmsprop", 20, 32, 1e-3)
+    assert paper.query_share == 1.0

@@ -1,0 +1,103 @@
+"""What is trained on next is a pure function of the position, whatever the number of processes."""
+
+import pytest
+import torch
+
+from mgmem.errors import UsageError
+from mgmem.tasks import AssociativeRecall, Mapping
+from mgmem.training.feed import ChunkFeed, Share, WholeFeed, make_feed
+from mgmem.training.recipe import Recipe
+
+TASK = Mapping(world=9, grid=12)
+RECIPE = Recipe(batch=8, groups=4, chunk=10, query_share=0.3)
+
+
+def same(one, other):
+    assert torch.equal(one.inputs, other.inputs)
+    assert torch.equal(one.times, other.times)
+    assert (one.reset is None) == (other.reset is None)
+    if one.reset is not None:
+        assert torch.equal(one.reset, other.reset)
+    for a, b in zip(one.queries + one.targets, other.queries + other.targets, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("task", [TASK, AssociativeRecall(5)])
+def test_a_feed_goes_on_from_a_saved_position_with_the_same_batches(task):
+    feed = make_feed(task, 3, RECIPE)
+    for _ in range(7):
+        feed.next()
+        feed.score(0.9)
+    saved = feed.state_dict()
+    expected = [feed.next() for _ in range(6)]
+    other = make_feed(task, 3, RECIPE)
+    other.load_state_dict(saved)
+    for batch in expected:
+        same(batch, other.next())
+
+
+def test_tasks_that_read_after_get_whole_fresh_episodes():
+    feed = make_feed(AssociativeRecall(5), 0, RECIPE)
+    assert isinstance(feed, WholeFeed)
+    first, second = feed.next(), feed.next()
+    assert first.inputs.shape[:2] == (5, 8)
+    assert not torch.equal(first.inputs, second.inputs)
+    assert set(first.episode.tolist()).isdisjoint(second.episode.tolist())
+
+
+def test_groups_are_at_different_places_of_their_episodes():
+    feed = make_feed(TASK, 0, RECIPE)
+    for _ in range(20):
+        feed.next()
+    positions = {position for _, _, position in feed.state_dict()["groups"]}
+    assert len(positions) > 1
+
+
+def test_memory_is_reset_exactly_where_an_episode_begins():
+    feed = make_feed(TASK, 0, RECIPE)
+    episodes = None
+    for _ in range(15):
+        batch = feed.next()
+        begun = torch.ones(8, dtype=torch.bool) if episodes is None else batch.episode != episodes
+        reset = torch.zeros(8, dtype=torch.bool) if batch.reset is None else batch.reset[0]
+        assert torch.equal(reset, begun)
+        if batch.reset is not None:
+            assert not batch.reset[1:].any()
+        episodes = batch.episode
+
+
+def test_a_chunk_that_passes_the_end_counts_only_queries_before_it():
+    feed = make_feed(TASK, 0, Recipe(batch=2, groups=1, chunk=20, query_share=1.0))
+    counted = [float(feed.next().counted()) for _ in range(3)]
+    # 49 steps: two whole chunks of 20 and one of 9, for two sequences.
+    assert counted == [40.0, 40.0, 18.0]
+
+
+def test_the_horizon_grows_only_once_the_score_meets_the_goal():
+    recipe = Recipe(batch=4, groups=2, chunk=8, horizon=8, horizon_goal=0.8)
+    feed = ChunkFeed(TASK, make_feed(TASK, 0, recipe)._stream, recipe, Share())
+    for _ in range(200):
+        feed.score(0.7)
+    assert feed.horizon == 8
+    for _ in range(200):
+        feed.score(0.95)
+    assert feed.horizon == TASK.episode_length
+
+
+@pytest.mark.parametrize("task", [TASK, AssociativeRecall(5)])
+def test_processes_together_see_the_batch_of_one(task):
+    whole = make_feed(task, 5, RECIPE)
+    parts = [make_feed(task, 5, RECIPE, Share(rank, 2)) for rank in range(2)]
+    for _ in range(6):
+        expected = whole.next()
+        batches = [part.next() for part in parts]
+        numbers = torch.cat([batch.episode for batch in batches])
+        assert sorted(numbers.tolist()) == sorted(expected.episode.tolist())
+        order = torch.argsort(numbers)
+        inputs = torch.cat([batch.inputs for batch in batches], 1)[:, order]
+        assert torch.equal(inputs, expected.inputs[:, torch.argsort(expected.episode)])
+
+
+def test_processes_that_do_not_divide_a_group_are_refused():
+    with pytest.raises(UsageError, match="3 processes"):
+        make_feed(TASK, 0, RECIPE, Share(0, 3))

@@ -1,0 +1,73 @@
+"""A run killed at any moment goes on to the same weights as one never killed."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+
+from runs import assert_identical, command, final, train
+
+KILLS = int(os.environ.get("MGMEM_TEST_KILLS", "4"))
+"""How often the run is killed; more with MGMEM_TEST_KILLS=20."""
+
+
+def test_a_run_killed_at_random_moments_ends_in_bit_identical_weights(tmp_path):
+    updates = str(60 + 20 * KILLS)
+    often = ("--updates", updates, "--checkpoint-seconds", "0.05")
+    whole = train(tmp_path / "whole", *often)
+    assert whole.returncode == 0, whole.stderr
+    moments = random.Random(1)
+    killed = 0
+    while killed < KILLS:
+        run = subprocess.Popen(command(tmp_path / "killed", *often))
+        deadline = time.monotonic() + 60
+        before = set((tmp_path / "killed").glob("checkpoint-*"))
+        # Let it get past its start and save at least once more, then strike at any moment.
+        while set((tmp_path / "killed").glob("checkpoint-*")) <= before:
+            assert time.monotonic() < deadline
+            assert run.poll() is None, "the run ended before it was killed often enough"
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, 0.3))
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        killed += 1
+    last = train(tmp_path / "killed", *often)
+    assert last.returncode == 0, last.stderr
+    assert_identical(final(tmp_path / "whole"), final(tmp_path / "killed"))
+
+
+def test_stopping_on_sigterm_saves_and_ends_cleanly(tmp_path):
+    run = subprocess.Popen(command(tmp_path, "--updates", "100000", "--checkpoint-seconds", "0.05"))
+    while not list(tmp_path.glob("checkpoint-*")):
+        assert run.poll() is None
+        time.sleep(0.02)
+    run.terminate()
+    assert run.wait(timeout=60) == 0
+    assert final(tmp_path)["progress"]["update"] > 0
+
+
+def test_a_run_does_not_go_on_with_other_settings(tmp_path):
+    assert train(tmp_path, "--updates", "3").returncode == 0
+    before = {path: path.read_bytes() for path in tmp_path.glob("*.ckpt")}
+    other = train(tmp_path, "--updates", "3", "--lr", "0.5")
+    assert other.returncode == 2
+    assert "lr = " in other.stderr
+    assert "Traceback" not in other.stderr
+    unused = train(tmp_path, "--updates", "3", "--no-resume")
+    assert unused.returncode == 2
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.ckpt")} == before
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over_aloud(tmp_path):
+    assert train(tmp_path, "--updates", "6", "--max-updates", "3").returncode == 0
+    assert train(tmp_path, "--updates", "6", "--max-updates", "4").returncode == 0
+    path = tmp_path / "checkpoint-4.ckpt"
+    path.write_bytes(path.read_bytes()[:-100])
+    loud = [word for word in command(tmp_path, "--updates", "6") if word != "--quiet"]
+    run = subprocess.run(loud, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    said = run.stderr.replace("\n", "")
+    assert "damaged" in said
+    assert "resumed" in said
+    assert "at update 3" in said
