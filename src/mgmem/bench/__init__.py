@@ -1,0 +1,1 @@
+"""Measuring speed: always as ratios inside one run, because machines are noisy."""

@@ -1,0 +1,158 @@
+"""``mgmem bench train | step | scaling``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from mgmem import ops
+from mgmem.cli.tables import new_table, print_table
+from mgmem.errors import UsageError
+from mgmem.experiments.records import commit, machine, today
+from mgmem.ops import native
+
+
+@dataclass(frozen=True)
+class Training:
+    """Updates per second, GFLOP/s and their share of a matrix product's, by backend."""
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ("mapping-15-small", "mapping-25")
+    """Experiments to measure."""
+    backends: tuple[str, ...] = ()
+    """Backends to compare; default: all that are available."""
+    repeats: int = 7
+    """Timed updates of each backend; medians are reported."""
+    batch: int | None = None
+    """Batch size; default: the recipe's."""
+    out: Path | None = None
+    """Write the measurements as JSON."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One-step inference of multigrid and DNC at the same memory."""
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ("mapping-15-small", "mapping-15-dnc")
+    """Experiments to measure."""
+    repeats: int = 200
+    """Timed steps of each; medians are reported."""
+    batch: int = 1
+    """Sequences side by side."""
+    out: Path | None = None
+    """Write the measurements as JSON."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Time and bytes per step against memory size, multigrid and DNC in one run."""
+
+    cells: tuple[int, ...] = (1_000, 8_000, 32_000, 128_000, 512_000, 1_000_000, 8_000_000)
+    """Memory sizes of the multigrid memory."""
+    dnc_cells: tuple[int, ...] = (1_000, 8_000, 32_000, 128_000, 512_000)
+    """Memory sizes of the DNC, whose link matrix is quadratic."""
+    repeats: int = 50
+    """Timed steps at small sizes; fewer at large ones."""
+    out: Path | None = None
+    """Write the measurements as JSON."""
+    figure: Path | None = None
+    """Draw them, such as figures/scaling.png."""
+
+
+_Commands = (
+    Annotated[Training, tyro.conf.subcommand("train")]
+    | Annotated[Step, tyro.conf.subcommand("step")]
+    | Annotated[Scaling, tyro.conf.subcommand("scaling")]
+)
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Parse and measure."""
+    options: Any = tyro.cli(_Commands, prog="mgmem bench", args=list(arguments))
+    if options.repeats < 1:
+        raise UsageError(f"--repeats {options.repeats}: measure at least once")
+    measures: dict[type, Callable[[Any], dict[str, Any]]]
+    measures = {Training: _train, Step: _step, Scaling: _scaling}
+    measured = measures[type(options)](options)
+    measured |= {"commit": commit(), "date": today(), "machine": machine()}
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(measured, indent=1) + "\n")
+        print(f"written to {options.out}")
+
+
+def _train(options: Training) -> dict[str, Any]:
+    from mgmem.bench.train import bench_training
+
+    backends = options.backends or tuple(
+        name for name in ops.BACKENDS if name != "auto" and (name != "native" or native.available())
+    )
+    measured = []
+    for name in options.names:
+        result = bench_training(name, backends, options.repeats, options.batch)
+        measured.append(result)
+        rate = result["matrix_product_gflops"]
+        print(
+            f"{name}: batch {result['batch']}, {result['chunk']} steps, {result['queries']} "
+            f"queries, {result['threads']} threads; a matrix product runs at {rate:.0f} GFLOP/s"
+        )
+        table = new_table(
+            *("backend", "updates/s", "GFLOP/s", "of product", "peak MB", "time goes to"),
+            left=("time goes to",),
+        )
+        for backend, row in result["backends"].items():
+            parts = sorted((row["shares"] or {}).items(), key=lambda part: -part[1])
+            table.add_row(
+                backend,
+                f"{row['updates_per_second']:.2f}",
+                f"{row['gflops']:.1f}",
+                f"{row['share_of_matrix_product']:.2f}",
+                "-" if row["peak_bytes"] is None else f"{row['peak_bytes'] / 1e6:.0f}",
+                ", ".join(f"{part} {share:.0%}" for part, share in parts),
+            )
+        print_table(table)
+    return {"bench": "train", "measured": measured}
+
+
+def _step(options: Step) -> dict[str, Any]:
+    from mgmem.bench.step import bench_step
+
+    result = bench_step(list(options.names), options.repeats, options.batch)
+    table = new_table("experiment", "ms per step", "parameters", "cells")
+    for name, row in result["models"].items():
+        milliseconds = f"{row['seconds'] * 1e3:.3f}"
+        table.add_row(name, milliseconds, f"{row['parameters']:,}", f"{row['cells']:,}")
+    print_table(table)
+    return {"bench": "step", "measured": result}
+
+
+def _scaling(options: Scaling) -> dict[str, Any]:
+    from mgmem.bench.scaling import bench_scaling
+
+    result = bench_scaling(options.cells, options.dnc_cells, options.repeats)
+    table = new_table("system", "cells", "ms per step", "MB of state", "ns per cell")
+    for row in result["rows"]:
+        table.add_row(
+            row["system"],
+            f"{row['cells']:,}",
+            f"{row['seconds'] * 1e3:.3f}",
+            f"{row['bytes'] / 1e6:.2f}",
+            f"{row['seconds'] / row['cells'] * 1e9:.1f}",
+        )
+    print_table(table)
+    for system, growth in result["exponents"].items():
+        if growth is not None:
+            print(
+                f"{system}: over the larger sizes time grows with cells to the power "
+                f"{growth['seconds']:.2f}, bytes {growth['bytes']:.2f}"
+            )
+    if options.figure is not None:
+        from mgmem.report.curves import draw_scaling
+        from mgmem.report.style import save_figure
+
+        save_figure(draw_scaling(result["rows"]), options.figure)
+    return {"bench": "scaling", "measured": result}
