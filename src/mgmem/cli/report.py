@@ -1,0 +1,91 @@
+"""``mgmem report table | curves | routing``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from mgmem.experiments.records import load_records
+from mgmem.report import tables
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Write the table of results, made from the records, into the README."""
+
+    readme: Path = Path("README.md")
+    """File with the markers between which the table stands."""
+    check: bool = False
+    """Change nothing; fail if the file does not say what the records say."""
+    results: Path | None = None
+    """Folder of records; default: results/ of this repository or package."""
+    stdout: bool = False
+    """Print the table instead."""
+
+
+@dataclass(frozen=True)
+class CurvesOptions:
+    """Draw the learning curves of all records, against environment steps and wall time."""
+
+    out: Path = Path("figures")
+    """Folder for learning-curves.png."""
+    results: Path | None = None
+    """Folder of records; default: results/ of this repository or package."""
+
+
+@dataclass(frozen=True)
+class RoutingOptions:
+    """Draw how far one cell reaches, layer by layer, with and without scales."""
+
+    out: Path = Path("figures")
+    """Folder for routing.png."""
+
+
+_Commands = (
+    Annotated[TableOptions, tyro.conf.subcommand("table")]
+    | Annotated[CurvesOptions, tyro.conf.subcommand("curves")]
+    | Annotated[RoutingOptions, tyro.conf.subcommand("routing")]
+)
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Parse and report."""
+    options: Any = tyro.cli(_Commands, prog="mgmem report", args=list(arguments))
+    if isinstance(options, TableOptions):
+        _table(options)
+    elif isinstance(options, CurvesOptions):
+        _curves(options)
+    else:
+        _routing(options)
+
+
+def _table(options: TableOptions) -> None:
+    records = load_records(options.results)
+    if options.stdout:
+        print(tables.section(records))
+    elif options.check:
+        tables.check_section(options.readme, records)
+        print(f"{options.readme} says what the records say")
+    else:
+        changed = tables.write_section(options.readme, records)
+        print(f"{options.readme}: {'renewed' if changed else 'nothing had changed'}")
+
+
+def _curves(options: CurvesOptions) -> None:
+    from mgmem.report.curves import draw_learning_curves
+    from mgmem.report.style import save_figure
+
+    figure = draw_learning_curves(load_records(options.results))
+    print(f"written to {save_figure(figure, options.out / 'learning-curves.png')}")
+
+
+def _routing(options: RoutingOptions) -> None:
+    from mgmem.report.style import save_figure  # first: says what to do if matplotlib is missing
+
+    from mgmem.report.routing import draw_routing  # isort: skip
+
+    print(f"written to {save_figure(draw_routing(), options.out / 'routing.png')}")

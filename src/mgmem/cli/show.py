@@ -1,0 +1,97 @@
+"""``mgmem show NAME | RUN FOLDER | FILE``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+from torch import nn
+
+from mgmem.cli.evaluate import load_model, locate
+from mgmem.errors import UsageError
+from mgmem.report.memory import remember
+from mgmem.tasks.base import Task
+from mgmem.tasks.mapping import Mapping
+from mgmem.training.evaluation import query_steps
+
+_MOST_FRAMES = 90
+_STRIP = 5
+
+
+@dataclass(frozen=True)
+class Show:
+    """Draw what a trained memory remembers of an episode, as pictures and an animation."""
+
+    what: tyro.conf.Positional[str]
+    """An experiment's name (its shipped weights), a run folder (its best weights) or a file."""
+    episode: int = 0
+    """Number of the test episode, from 0."""
+    out: Path = Path("figures")
+    """Folder for the files."""
+    steps: tuple[int, ...] = ()
+    """Steps to show side by side, from 1; the last also alone. Default: five, and a telling one."""
+    animation: bool = True
+    """Also write the whole episode as an animation."""
+    format: Literal["gif", "mp4"] = "gif"
+    """Kind of animation; mp4 needs ffmpeg."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Parse and draw."""
+    options = tyro.cli(Show, prog="mgmem show", args=list(arguments))
+    from mgmem.report import style  # noqa: F401  # says so first if matplotlib is missing
+
+    experiment, task, model, _ = load_model(locate(options.what))
+    if isinstance(task, Mapping):
+        written = _show_mapping(options, experiment.name, task, model)
+    else:
+        written = _show_sequence(options, experiment.name, task, model)
+    for path in written:
+        print(f"written to {path}")
+
+
+def _show_mapping(options: Show, name: str, task: Mapping, model: nn.Module) -> list[Path]:
+    from mgmem.report.dnc_memory import is_dnc
+    from mgmem.report.memory_figure import draw_moment, draw_strip
+    from mgmem.report.style import save_figure
+
+    length = task.episode_length
+    if any(not 1 <= step <= length for step in options.steps):
+        raise UsageError(f"--steps {options.steps}: this experiment has steps 1 to {length}")
+    strip = [step - 1 for step in options.steps] or query_steps(length, _STRIP).tolist()
+    frames = query_steps(length, _MOST_FRAMES).tolist()
+    history = remember(model, task, options.episode, sorted({*frames, *strip}), name=name)
+    alone = history.at(strip[-1:] if options.steps else frames)
+    stem = options.out / f"{name}-episode{options.episode}"
+    picture = draw_moment(alone, alone.telling())
+    written = [
+        save_figure(picture, stem.with_name(f"{stem.name}.png")),
+        save_figure(draw_strip(history.at(strip)), stem.with_name(f"{stem.name}-steps.png")),
+    ]
+    if is_dnc(model):
+        from mgmem.report.dnc_figure import draw_dnc_memory
+        from mgmem.report.dnc_memory import trace_dnc
+
+        asked = [moment.step for moment in history.moments]
+        trace = trace_dnc(model, task, options.episode, asked, name=name)
+        figure = draw_dnc_memory(trace, history.at(strip))
+        written.append(save_figure(figure, stem.with_name(f"{stem.name}-memory.png")))
+    if options.animation:
+        from mgmem.report.animation import animate
+
+        path = stem.with_name(f"{stem.name}.{options.format}")
+        written.append(animate(history.at(frames), path))
+    return written
+
+
+def _show_sequence(options: Show, name: str, task: Task, model: nn.Module) -> list[Path]:
+    from mgmem.report.sequences import answer_sequence, draw_sequence
+    from mgmem.report.style import save_figure
+
+    if options.steps:
+        raise UsageError(f"--steps {options.steps}: {name} is asked at its end only; leave it out")
+    figure = draw_sequence(answer_sequence(model, task, options.episode, name=name))
+    return [save_figure(figure, options.out / f"{name}-episode{options.episode}.png")]
