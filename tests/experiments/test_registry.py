@@ -152,6 +152,14 @@ def test_task_and_model_fit_together_on_real_episodes(name):
     assert 0 <= score.result()[score.key].value <= 1
 
 
+def test_options_change_the_task_and_add_a_reader_for_each_kind_of_query():
+    task, model = find("mapping-15-small").build(options={"world": "13", "queries": "3,9"})
+    assert task.world == 13
+    inputs, asked = pieces(task)
+    answers, _ = model(inputs, **asked)
+    assert [tuple(answer.shape) for answer in answers] == [(2, 2, 1, 24, 24)] * 2
+
+
 def test_recipes_are_called_fast_and_paper():
     experiment = find("mapping-15-small")
     assert experiment.recipe("fast").optimizer == "adamw"

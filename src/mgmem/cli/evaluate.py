@@ -84,7 +84,7 @@ def load_model(path: Path) -> tuple[Experiment, Task, nn.Module, dict[str, Any]]
     weights: dict[str, Tensor]
     weights, about = load_weights(path)
     experiment = find(str(about.get("experiment")))
-    task, model = experiment.build()
+    task, model = experiment.build(options=about.get("task"))
     fill(model, weights, path)
     return experiment, task, model.eval(), about
 
@@ -130,6 +130,8 @@ def _record(
     changed = {k: v for k, v in content["recipe"].items() if default.get(k) != v}
     command = ["mgmem", "train", experiment.name, "--recipe", about["recipe"]]
     command += ["--seed", str(about["seed"])]
+    if about.get("task"):
+        command += ["--task", *(f"{name}={value}" for name, value in about["task"].items())]
     for key, value in changed.items():
         command += [f"--{key.replace('_', '-')}", str(value)]
     progress = content["progress"]

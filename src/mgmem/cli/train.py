@@ -28,6 +28,8 @@ class Train:
     name: tyro.conf.Positional[str]
     """Name of the experiment, as `mgmem list` shows it."""
     settings: Annotated[Recipe, tyro.conf.arg(name="")]
+    task: tuple[str, ...] = ()
+    """Changes to the task, such as world=13 or motion=random path_length=300."""
     recipe: Literal["fast", "paper"] = "fast"
     """Settings to start from: ours, or the paper's. The defaults below are this recipe's."""
     seed: int = 0
@@ -54,7 +56,7 @@ def run(arguments: Sequence[str]) -> None:
     """Parse and train."""
     options = _parse(arguments)
     experiment = find(options.name)
-    task, model = experiment.build(options.seed)
+    task, model = experiment.build(options.seed, parse_changes(options.task))
     score = task.new_score()
     until = parse_goal(options.until, score.key, score.higher_is_better)
     limits = Limits(options.max_updates, options.max_minutes, until, options.checkpoint_seconds)
@@ -86,7 +88,20 @@ def run(arguments: Sequence[str]) -> None:
 
 def about(experiment: Experiment, options: Train) -> dict[str, Any]:
     """What identifies a run; travels with its checkpoints and weights."""
-    return {"experiment": experiment.name, "recipe": options.recipe, "seed": options.seed}
+    return {
+        "experiment": experiment.name,
+        "recipe": options.recipe,
+        "seed": options.seed,
+        "task": parse_changes(options.task),
+    }
+
+
+def parse_changes(words: Sequence[str]) -> dict[str, str]:
+    """{"world": "13"} from ["world=13"]."""
+    for word in words:
+        if "=" not in word:
+            raise UsageError(f"--task {word!r}: write NAME=VALUE, such as world=13")
+    return dict(word.split("=", 1) for word in words)
 
 
 def parse_goal(text: str | None, key: str, higher_is_better: bool) -> float | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
@@ -45,12 +47,41 @@ class Experiment:
             raise UsageError(f"no recipe {name!r}: there are fast and paper")
         return self.fast if name == "fast" else self.paper
 
-    def build(self, seed: int = 0) -> tuple[Task, nn.Module]:
-        """The task and a freshly initialised model; the same seed gives the same weights."""
-        task = self.task()
+    def build(
+        self, seed: int = 0, options: Mapping[str, str] | None = None
+    ) -> tuple[Task, nn.Module]:
+        """The task and a freshly initialised model; the same seed gives the same weights.
+
+        ``options`` change fields of the task, as text: ``{"world": "13", "queries": "3,9"}``.
+        """
+        task = _changed(self.task(), options or {})
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return task, self.model(task)
+
+
+def _changed(task: Task, options: Mapping[str, str]) -> Task:
+    """The task with some fields given as text; what can not be is an error naming the field."""
+    if not options:
+        return task
+    assert dataclasses.is_dataclass(task)
+    known = {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
+    for name in options:
+        if name not in known:
+            raise UsageError(f"task {task.name} has no option {name!r}; it has {', '.join(known)}")
+    changes = {name: _read(name, text, known[name]) for name, text in options.items()}
+    return dataclasses.replace(task, **changes)  # type: ignore[type-var, return-value]
+
+
+def _read(name: str, text: str, like: Any) -> Any:
+    """Text as a value of the kind that the field has now."""
+    try:
+        if isinstance(like, tuple):
+            return tuple(int(part) for part in text.split(","))
+        # Fields that are None by default hold numbers.
+        return text if isinstance(like, str) else float(text) if "." in text else int(text)
+    except ValueError:
+        raise UsageError(f"task option {name}={text}: give a value like {like!r}") from None
 
 
 def count_parameters(model: nn.Module) -> int:

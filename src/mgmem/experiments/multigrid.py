@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 
 from torch import nn
 
+from mgmem.errors import UsageError
 from mgmem.nn import EncoderDecoder, MultigridMemory, ReadWrite
 from mgmem.nn.fit import Fit
+from mgmem.spec import LayerSpec
 from mgmem.tasks.base import Task
 
 SMALL = "0-1:4 0-1:4 0-2:4 0-2:4 0-3:8"
@@ -28,24 +31,37 @@ DIGIT_SORT_TAIL = "0-2:16 0-2:16 0-2:16 0-1:16 0-1:16 0:10"
 Builder = Callable[[Task], nn.Module]
 
 
-def reader_writer(
-    spec: str,
-    tails: Sequence[str],
-    *,
-    input: int | str,
-    query: int | str | None = None,
-    fit: Fit = "as is",
-    query_fit: Fit | None = None,
-) -> Builder:
-    """A memory with one reader per tail, each answering on its tail's last grid."""
+def reader_writer(spec: str, tail: str, *, input: int | str, fit: Fit = "as is") -> Builder:
+    """A memory with one reader for each kind of query of the task, all with the same tail."""
 
     def build(task: Task) -> nn.Module:
         memory = MultigridMemory(input, spec)
-        readers = [memory.reader(query, tail=tail) for tail in tails]
-        fits = [query_fit or fit] * len(readers)
-        return ReadWrite(memory, readers, fit=fit, query_fits=fits)
+        expected = (memory.input.channels, *memory.base)
+        if fit == "as is" and task.shapes.input != expected:
+            raise UsageError(
+                f"observations are {task.shapes.input}, this network's input is {expected}"
+            )
+        inputs = [_query_input(shape, memory, fit) for shape in task.shapes.queries]
+        readers = [memory.reader(layer, tail=tail) for layer, _ in inputs]
+        return ReadWrite(memory, readers, fit=fit, query_fits=[how for _, how in inputs])
 
     return build
+
+
+def _query_input(
+    shape: tuple[int, ...], memory: MultigridMemory, fit: Fit
+) -> tuple[LayerSpec, Fit]:
+    """A reader's input for queries (channels, *space), and how they get there.
+
+    A query larger than the base grid, such as 9x9 on 3x3, becomes channels of its cells.
+    """
+    channels, *space = shape
+    if fit != "as is" or tuple(space) == memory.base:
+        return memory.input, fit
+    if any(side % grid for side, grid in zip(space, memory.base, strict=True)):
+        raise UsageError(f"queries of {tuple(space)} can not be laid onto a grid of {memory.base}")
+    blocks = [side // grid for side, grid in zip(space, memory.base, strict=True)]
+    return LayerSpec(0, 0, channels * math.prod(blocks)), "unshuffle"
 
 
 def encoder_decoder(spec: str, tail: str, input: int) -> Builder:
