@@ -6,6 +6,9 @@ Without a C++ compiler, ``available()`` is False and the other backends do the w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,7 +34,7 @@ def supports(inputs: Pyramid) -> bool:
     ) and all(
         tuple(2 * side for side in coarse.shape[-2:]) == tuple(fine.shape[-2:])
         or (coarse.dim() == 3 and 2 * coarse.shape[-1] == fine.shape[-1])
-        for coarse, fine in zip(grids, grids[1:], strict=False)
+        for coarse, fine in pairwise(grids)
     )
 
 
@@ -60,18 +63,17 @@ def lstm_layer(
         weight.expand(3, *h.shape[1:])
         for weight, h in zip(weights.peephole or (), hidden.grids, strict=False)
     ]
-    tensors = [
+    tensors: list[list[Tensor]] = [
         list(group)
         for group in (
             inputs.grids, hidden.grids, cell.grids,
             weights.input, weights.recurrent, weights.bias, peephole,
         )
     ]  # fmt: skip
-    rest = (reset, active, inputs.lowest, lowest)
-    if _learning(*(tensor for group in tensors for tensor in group)):
-        results = layers.native_lstm(*tensors, *rest)
-    else:
-        results = layers.lstm_forward(*tensors, *rest, save=False)
+    arguments: Any = (*tensors, reset, active, inputs.lowest, lowest)
+    learning = _learning(*(tensor for group in tensors for tensor in group))
+    run: Any = layers.native_lstm if learning else partial(layers.lstm_forward, save=False)
+    results = run(*arguments)
     outputs, last_hidden, last_cell = (
         Pyramid(lowest, tuple(results[i * levels : (i + 1) * levels])) for i in range(3)
     )

@@ -28,9 +28,11 @@ struct Grid {
         long size = round_up(front + round_up(samples * sample, LANES) + guard, LANES) + 2 * LANES;
         stride = (size / LANES) % 2 ? size : size + LANES;  // odd: planes spread over cache sets
     }
+    // Positions from the first to the last of a sample.
+    long extent() const { return sample - ph * pitch - pw; }
     // Vectors of positions that cover so many samples.
     long vectors(long samples) const {
-        return (samples * sample - ph * pitch - pw + LANES - 1) / LANES;
+        return ((samples - 1) * sample + extent() + LANES - 1) / LANES;
     }
     // Floats for a number of planes; the first position of plane c is at front + c * stride.
     long room(long planes) const { return planes * stride; }
@@ -200,13 +202,13 @@ inline void make_mask(const Grid& g, float* mask, long samples, const bool* flag
                 std::memset(mask + s * g.sample + y * g.pitch, 0xff, g.W * sizeof(float));
 }
 
-// Clears (or copies) the whole segments of the samples whose flag equals `when`.
+// Clears (or copies) the samples whose flag equals `when`, from first to last position.
 inline void clear_samples(const Grid& g, float* planes, long count, long stride, long samples,
                           const bool* flags, bool when) {
     for (long s = 0; s < samples; s++)
         if (flags[s] == when)
             for (long c = 0; c < count; c++)
-                std::memset(planes + c * stride + s * g.sample, 0, g.sample * sizeof(float));
+                std::memset(planes + c * stride + s * g.sample, 0, g.extent() * sizeof(float));
 }
 
 inline void copy_samples(const Grid& g, const float* from, long from_stride, float* to,
@@ -215,7 +217,7 @@ inline void copy_samples(const Grid& g, const float* from, long from_stride, flo
         if (flags[s] == when)
             for (long c = 0; c < count; c++)
                 std::memcpy(to + c * to_stride + s * g.sample, from + c * from_stride + s * g.sample,
-                            g.sample * sizeof(float));
+                            g.extent() * sizeof(float));
 }
 
 }  // namespace mg

@@ -19,6 +19,9 @@ from mgmem.ops.native.library import ACTIVE, PEEPHOLE, RELU, RESET, SAVE
 _Maybe = Sequence[Tensor | None]
 
 
+_NONE: list[Tensor | None] = [None]
+
+
 def _dense(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [tensor if tensor.is_contiguous() else tensor.contiguous() for tensor in tensors]
 
@@ -169,7 +172,8 @@ def _conv_grad(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
     grids, weights, outputs = _cut(ctx.saved_tensors, ctx.counts)
     wanted = [w for group in ctx.needs_input_grad[:3] for w in group]
     found = native_conv_backward(
-        _filled(grads, outputs), grids, outputs, weights, ctx.lowest_in, ctx.lowest_out, ctx.relu, wanted
+        _filled(grads, outputs), grids, outputs, weights,
+        ctx.lowest_in, ctx.lowest_out, ctx.relu, wanted,
     )  # fmt: skip
     dealt = _deal(found, wanted)
     return *_cut(dealt, (len(grids), len(weights), len(weights))), None, None, None
@@ -225,8 +229,8 @@ def lstm_forward(
         meta,
         [
             *_flags(reset, active), *inputs, *hidden, *cell,
-            *_dense(w_in), *_dense(w_rec), *_dense(bias), *(_dense(peephole) or [None] * levels),
-            *outputs, *states, *(saved or [None] * levels),
+            *_dense(w_in), *_dense(w_rec), *_dense(bias), *(_dense(peephole) or _NONE * levels),
+            *outputs, *states, *(saved or _NONE * levels),
         ],
     )  # fmt: skip
     return [*outputs, *states, *saved]
@@ -305,7 +309,8 @@ def native_lstm(
 ) -> list[Tensor]:
     """``lstm_forward`` as an operator, always saving; no peepholes are an empty list."""
     return lstm_forward(
-        inputs, hidden, cell, w_in, w_rec, bias, peephole, reset, active, lowest_in, lowest_out, True
+        inputs, hidden, cell, w_in, w_rec, bias, peephole, reset, active,
+        lowest_in, lowest_out, True,
     )  # fmt: skip
 
 
@@ -360,8 +365,8 @@ def native_lstm_backward(
         meta,
         [
             *_flags(reset, active), *inputs, *hidden, *cell, *w_in, *w_rec,
-            *(peephole or [None] * levels), *outputs, *saved, *_dense(grads),
-            *results, *([] if peephole else [None] * levels),
+            *(peephole or _NONE * levels), *outputs, *saved, *_dense(grads),
+            *results, *([] if peephole else _NONE * levels),
         ],
     )  # fmt: skip
     return [result for result in results if result is not None]

@@ -1,6 +1,7 @@
 """The loaded kernels: plain functions on tensors, without gradients.
 
-Every kernel takes the numbers of a call (shapes, mostly) and an array of the tensors' addresses. ctypes lets other Python threads run meanwhile.
+Every kernel takes the numbers of a call (shapes, mostly) and an array of the tensors' addresses.
+ctypes lets other Python threads run meanwhile.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ def group_size(batch: int, space: Shape, kernel: int) -> int:
 def saved_size(time: int, batch: int, shape: Shape, kernel: int, active: bool) -> int:
     """Floats that backward needs of one level of an LSTM layer, shape (channels, *space)."""
     group = group_size(batch, shape[1:], kernel)
-    plane = -(-group * _sample_size(shape[1:], kernel) // 16) * 16
+    pad = kernel // 2
+    behind = pad + (pad * (shape[-1] + pad) if len(shape) > 2 else 0)
+    plane = -(-(group * _sample_size(shape[1:], kernel) - behind) // 16) * 16
     return -(-batch // group) * time * (6 if active else 5) * shape[0] * plane
 
 
@@ -122,7 +125,7 @@ def empty(shape: Sequence[int]) -> Tensor:
     lease = _lease_type(count).from_address(block.data_ptr())
     lease.block = block
     storage = torch.frombuffer(lease, dtype=torch.float32).untyped_storage()
-    return torch.empty(0, dtype=torch.float32).set_(storage, 0, tuple(shape))  # type: ignore[call-overload, no-any-return]
+    return torch.empty(0, dtype=torch.float32).set_(storage, 0, tuple(shape))  # type: ignore[call-overload]
 
 
 @lru_cache(maxsize=256)

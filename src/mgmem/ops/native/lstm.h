@@ -12,7 +12,7 @@ struct Saved {
     long channels, plane, kinds, time;
     float* data;
     Saved(const Level& level, long channels, float* data)
-        : channels(channels), plane(round_up(level.group * level.fine.sample, 16)),
+        : channels(channels), plane(round_up(level.fine.vectors(level.group) * LANES, 16)),
           kinds(level.call.flags & WITH_ACTIVE ? 6 : 5), time(level.call.time), data(data) {}
     float* at(long group, long t, long kind) const {
         return data + (((group * time + t) * kinds) + kind) * channels * plane;
@@ -28,26 +28,31 @@ struct GatePlanes {
     const float* mask;
     float *c, *h;
     float* saved[5];  // null: not kept
-    long vectors;
+    long vectors, plane;
 };
 
 template <bool PEEPHOLE, bool KEEP>
 void gates_forward(const GatePlanes& p) {
     for (long q = 0; q < p.vectors * LANES; q += LANES) {
         vec c = load(p.c + q), i = load(p.gates[I] + q), f = load(p.gates[F] + q);
-        vec g = tanh(load(p.gates[G] + q)), o = load(p.gates[O] + q);
+        vec g = tanh(load(p.gates[G] + q)), o = load(p.gates[O] + q), mask = load(p.mask + q);
         if (PEEPHOLE) i += load(p.peephole[0] + q) * c, f += load(p.peephole[1] + q) * c;
         i = sigmoid(i), f = sigmoid(f);
-        c = f * c + i * g;
+        c = masked(f * c + i * g, mask);
         if (PEEPHOLE) o += load(p.peephole[2] + q) * c;
         o = sigmoid(o);
         store(p.c + q, c);
-        store(p.h + q, masked(o * tanh(c), load(p.mask + q)));
-        if (KEEP) {
-            store(p.saved[I] + q, i), store(p.saved[F] + q, f), store(p.saved[G] + q, g);
-            store(p.saved[O] + q, o), store(p.saved[CELL] + q, c);
+        store(p.h + q, masked(o * tanh(c), mask));
+        if (KEEP) {  // with zeros between, so that equal inputs save equal tensors
+            store(p.saved[I] + q, masked(i, mask)), store(p.saved[F] + q, masked(f, mask));
+            store(p.saved[G] + q, masked(g, mask)), store(p.saved[O] + q, masked(o, mask));
+            store(p.saved[CELL] + q, c);
         }
     }
+    if (KEEP && p.vectors * LANES < p.plane)
+        for (float* saved : p.saved)
+            std::memset(saved + p.vectors * LANES, 0,
+                        (p.plane - p.vectors * LANES) * sizeof(float));
 }
 
 struct LSTMForward {
@@ -128,7 +133,7 @@ struct LSTMForwardRun {
             if (saved.data && saved.kinds > HIDDEN)
                 for (long channel = 0; channel < C; channel++)
                     std::memcpy(saved.at(group, t, HIDDEN) + channel * saved.plane,
-                                h + channel * fine.stride, fine.vectors(n) * sizeof(vec));
+                                h + channel * fine.stride, saved.plane * sizeof(float));
         }
         extract_all(fine, h, fine.stride, p.last_hidden[i] + first * sample, C, n);
         extract_all(fine, c, fine.stride, p.last_cell[i] + first * sample, C, n);
@@ -145,6 +150,7 @@ struct LSTMForwardRun {
         g.c = c + channel * fine.stride;
         g.h = h + channel * fine.stride;
         g.vectors = fine.vectors(n);
+        g.plane = saved.plane;
         if (p.peephole)
             saved.data ? gates_forward<true, true>(g) : gates_forward<true, false>(g);
         else
