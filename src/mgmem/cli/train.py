@@ -88,11 +88,12 @@ def run(arguments: Sequence[str]) -> None:
 
 def about(experiment: Experiment, options: Train) -> dict[str, Any]:
     """What identifies a run; travels with its checkpoints and weights."""
+    changes = parse_changes(options.task)
     return {
         "experiment": experiment.name,
         "recipe": options.recipe,
         "seed": options.seed,
-        "task": parse_changes(options.task),
+        **({"task": changes} if changes else {}),
     }
 
 

@@ -50,10 +50,14 @@ class MultigridConv(nn.Module):
 
     def forward(self, inputs: Pyramid) -> Pyramid:
         """Grids (N, channels below, *space) to grids (N, channels, *space)."""
-        outputs = ops.conv_layer(
-            inputs, list(self.weights), list(self.biases), self.layer.lowest, self.relu
-        )
+        weights, biases = listed(self.weights), listed(self.biases)
+        outputs = ops.conv_layer(inputs, weights, biases, self.layer.lowest, self.relu)
         return outputs if self.norm is None else self.norm(outputs)
+
+
+def listed(parameters: nn.ParameterList) -> list[Tensor]:
+    """The parameters in order. Iterating a ParameterList costs more than a small layer's work."""
+    return list(parameters._parameters.values())  # type: ignore[arg-type]
 
 
 class PyramidNorm(nn.Module):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mgmem import ops
 from mgmem.errors import UsageError
-from mgmem.nn.conv import check_kernel
+from mgmem.nn.conv import check_kernel, listed
 from mgmem.nn.state import LayerState
 from mgmem.pyramid import Pyramid
 from mgmem.spec import LayerSpec, Peephole, grid_shape
@@ -76,10 +76,10 @@ class MultigridConvLSTM(nn.Module):
         ``reset`` and ``active``: (time, batch) bool or None, as in ``ops.reference.lstm_layer``.
         """
         weights = ops.LSTMWeights(
-            tuple(self.input_weights),
-            tuple(self.recurrent_weights),
-            tuple(self.biases),
-            tuple(self.peepholes) if self.peepholes is not None else None,
+            tuple(listed(self.input_weights)),
+            tuple(listed(self.recurrent_weights)),
+            tuple(listed(self.biases)),
+            tuple(listed(self.peepholes)) if self.peepholes is not None else None,
         )
         outputs, h, c = ops.lstm_layer(inputs, state.h, state.c, weights, reset, active)
         return outputs, LayerState(h, c)

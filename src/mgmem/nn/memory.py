@@ -85,6 +85,9 @@ class MultigridMemory(nn.Module):
             if norm:
                 self.norms.append(PyramidNorm(layer, len(self.base), device, dtype))
             below = layer
+        # Kept, because every call checks its state against them.
+        empty = self.initial_state(0, device=torch.device("meta")).tensors()
+        self._state_shapes = {name: tensor.shape[1:] for name, tensor in empty.items()}
 
     def forward(
         self,
@@ -227,26 +230,25 @@ class MultigridMemory(nn.Module):
 
     def _checked(self, state: MemoryState, batch: int) -> MemoryState:
         """The state, if it fits this mesh and batch; else an error naming both sides."""
-        expected = self.initial_state(batch, device=torch.device("meta")).tensors()
-        given = state.tensors()
+        expected, given = self._state_shapes, state.tensors()
+        dtype = next(self.parameters()).dtype
         if given.keys() != expected.keys():
             odd = sorted(given.keys() ^ expected.keys())[0]
             side = "only the state has" if odd in given else "the state lacks"
             raise UsageError(f"a state of another mesh: {side} {odd}; this mesh is {self.spec}")
         for name, tensor in given.items():
-            if tensor.shape[1:] != expected[name].shape[1:]:
+            if tensor.shape[1:] != expected[name]:
                 raise UsageError(
                     f"a state of another mesh: {name} is {tuple(tensor.shape[1:])}, "
-                    f"{self.spec} on base {self.base} has {tuple(expected[name].shape[1:])}"
+                    f"{self.spec} on base {self.base} has {tuple(expected[name])}"
                 )
             if tensor.shape[0] != batch:
                 raise UsageError(
                     f"a state for batch size {tensor.shape[0]}, an input of batch size {batch}"
                 )
-            if tensor.dtype != expected[name].dtype:
+            if tensor.dtype != dtype:
                 raise UsageError(
-                    f"a state of dtype {tensor.dtype}, weights of {expected[name].dtype}: "
-                    "use state.to(dtype)"
+                    f"a state of dtype {tensor.dtype}, weights of {dtype}: use state.to(dtype)"
                 )
         return state
 

@@ -21,7 +21,7 @@ _log = logging.getLogger("mgmem.native")
 _SOURCES = Path(__file__).parent
 _FLAGS = (
     *("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math"),
-    "-fno-tree-slp-vectorize",  # vectors are written out; and gcc 12 gets conditional stores wrong
+    "-fno-tree-slp-vectorize",  # vectors are written out; gcc 12 once got a row of 12 wrong without
     *("-fPIC", "-shared", "-pthread"),
 )
 _TIMEOUT = 300.0

@@ -35,6 +35,12 @@ using Out = float* const*;
 
 extern "C" {
 
+// From now on, calls share the threads of the OpenMP library whose GOMP_parallel this is.
+void mg_use_openmp(void* parallel) {
+    mg::openmp().parallel = (mg::OpenMP::Parallel)parallel;
+    mg::openmp().process = getpid();
+}
+
 // inputs, weights, biases, outputs
 int mg_conv_forward(const int64_t* meta, void* const* pointers) {
     return guarded([&] {

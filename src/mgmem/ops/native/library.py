@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
@@ -37,10 +38,26 @@ def load() -> ctypes.CDLL | None:
             function = getattr(library, f"mg_{name}")
             function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
             function.restype = ctypes.c_int
+        openmp = _loaded_openmp()
+        if openmp is not None:
+            library.mg_use_openmp(ctypes.cast(openmp.GOMP_parallel, ctypes.c_void_p))
     except (BuildError, OSError, AttributeError) as error:
         _log.warning("no native kernels, PyTorch computes instead: %s", error)
         return None
     return library
+
+
+def _loaded_openmp() -> ctypes.CDLL | None:
+    """The OpenMP library that PyTorch computes with, if this process has one that we know."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return None
+    paths = {line.split()[-1] for line in lines if "libgomp" in line or "libiomp" in line}
+    if len(paths) != 1:
+        return None
+    library = ctypes.CDLL(paths.pop())
+    return library if hasattr(library, "GOMP_parallel") else None
 
 
 def numbers(

@@ -93,6 +93,21 @@ inline void relax() {
 #endif
 }
 
+// PyTorch's own OpenMP threads, where Python has found them (``mg_use_openmp``). Two pools would
+// fight for the cores: OpenMP's threads keep spinning for a while after PyTorch's last operation.
+struct OpenMP {
+    using Parallel = void (*)(void (*body)(void*), void* data, unsigned threads, unsigned flags);
+    Parallel parallel = nullptr;
+    pid_t process = 0;
+    // A forked child must not touch the threads of its parent.
+    bool usable() const { return parallel && process == getpid(); }
+};
+
+inline OpenMP& openmp() {
+    static OpenMP found;
+    return found;
+}
+
 // Workers spin for a moment after a job (layers follow each other closely), then sleep.
 class Pool {
   public:
@@ -105,6 +120,7 @@ class Pool {
             if (parts == 1) job(context, 0);
             return;
         }
+        if (openmp().usable()) return share_out(parts, job, context);
         Pool& pool = current();
         std::unique_lock<std::mutex> lock(pool.callers_, std::try_to_lock);
         if (!lock.owns_lock()) {
@@ -116,6 +132,22 @@ class Pool {
 
   private:
     static constexpr int SPINS = 4000;
+
+    // OpenMP may give fewer threads than asked for, so each takes parts until none is left.
+    static void share_out(int parts, Job job, void* context) {
+        struct Team {
+            Job job;
+            void* context;
+            int parts;
+            std::atomic<int> next;
+        } team{job, context, parts, {0}};
+        openmp().parallel(
+            [](void* data) {
+                Team& t = *(Team*)data;
+                for (int part; (part = t.next.fetch_add(1)) < t.parts;) t.job(t.context, part);
+            },
+            &team, (unsigned)parts, 0);
+    }
 
     static Pool& current() {  // after a fork the child has no workers: it gets a pool of its own
         static std::mutex making;
