@@ -32,6 +32,12 @@ def test_the_papers_rate_falls_linearly_from_1e3_to_1e4():
     assert recipe.rate(1000) == pytest.approx(1e-4)
 
 
+def test_a_rate_may_fall_early_and_then_stay():
+    recipe = Recipe(lr=1.0, final_lr=0.1, schedule="linear", warmup=0, updates=1000, fall=100)
+    assert recipe.rate(50) == pytest.approx(0.55)
+    assert recipe.rate(100) == recipe.rate(900) == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [

@@ -70,7 +70,7 @@ def _changed(task: Task, options: Mapping[str, str]) -> Task:
         if name not in known:
             raise UsageError(f"task {task.name} has no option {name!r}; it has {', '.join(known)}")
     changes = {name: _read(name, text, known[name]) for name, text in options.items()}
-    return dataclasses.replace(task, **changes)  # type: ignore[type-var, return-value]
+    return dataclasses.replace(task, **changes)
 
 
 def _read(name: str, text: str, like: Any) -> Any:

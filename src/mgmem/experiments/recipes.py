@@ -7,7 +7,8 @@ from dataclasses import replace
 from mgmem.training.recipe import Recipe
 
 # The reference's settings, as published: RMSProp, learning rate 1e-3 falling linearly to 1e-4,
-# a query at every step, truncation after 20 steps, all sequences of a batch in lockstep.
+# over the first million time steps (50,000 updates) of 8 million, a query at every step, truncation
+# after 20 steps, all sequences of a batch in lockstep.
 PAPER_MAPPING = Recipe(
     updates=400_000,
     batch=32,
@@ -18,11 +19,19 @@ PAPER_MAPPING = Recipe(
     lr=1e-3,
     final_lr=0.1,
     schedule="linear",
+    fall=50_000,
     warmup=0,
     clip=0.0,
     evaluate_every=2_000,
 )
-PAPER_SEQUENCE = replace(PAPER_MAPPING, updates=100_000)
+
+
+def paper_sequence(length: int) -> Recipe:
+    """The paper's 2 million time steps, in whole sequences."""
+    updates = 2_000_000 // length
+    return replace(PAPER_MAPPING, updates=updates, fall=1_000_000 // length)
+
+
 FAST_MAPPING = Recipe(
     updates=12_000,
     batch=32,
@@ -40,6 +49,5 @@ FAST_SEQUENCE = Recipe(updates=20_000, batch=32, groups=1, lr=3e-3, final_lr=0.0
 # The flat baselines do one matrix product a step where a mesh does a convolution: they like a
 # smaller learning rate (the paper's search found 1e-4 for the DNC) and need no staggering.
 PAPER_MAPPING_FLAT = replace(PAPER_MAPPING, lr=1e-4)
-PAPER_SEQUENCE_FLAT = replace(PAPER_SEQUENCE, lr=1e-4)
 FAST_MAPPING_FLAT = replace(FAST_MAPPING, lr=1e-3, clip=10.0)
 FAST_SEQUENCE_FLAT = replace(FAST_SEQUENCE, lr=1e-3, clip=10.0)

@@ -20,7 +20,7 @@ MULTIGRID = [
         lambda: PrioritySort(20),
         mg.encoder_decoder(mg.SMALL, mg.SORT_TAIL, 2),
         recipes.FAST_SEQUENCE,
-        recipes.PAPER_SEQUENCE,
+        recipes.paper_sequence(20),
         PaperRow(2, 0.12, 7.99, {"error": 0.0043}),
     ),
     Experiment(
@@ -30,7 +30,7 @@ MULTIGRID = [
         lambda: PrioritySort(50),
         mg.encoder_decoder(mg.LARGE, mg.LARGE_VECTOR_TAIL, 2),
         recipes.FAST_SEQUENCE,
-        recipes.PAPER_SEQUENCE,
+        recipes.paper_sequence(50),
         PaperRow(2, 0.89, 76.97, {"error": 0.0067}),
     ),
     Experiment(
@@ -40,7 +40,7 @@ MULTIGRID = [
         lambda: AssociativeRecall(10),
         mg.reader_writer(mg.SMALL, mg.SMALL_VECTOR_TAIL, input=1),
         recipes.FAST_SEQUENCE,
-        recipes.PAPER_SEQUENCE,
+        recipes.paper_sequence(10),
         PaperRow(2, 0.13, 7.99, {"error": 0.0030}),
     ),
     Experiment(
@@ -50,7 +50,7 @@ MULTIGRID = [
         lambda: AssociativeRecall(20),
         mg.reader_writer(mg.LARGE, mg.LARGE_VECTOR_TAIL, input=1),
         recipes.FAST_SEQUENCE,
-        recipes.PAPER_SEQUENCE,
+        recipes.paper_sequence(20),
         PaperRow(2, 0.65, 76.97, {"error": 0.0056}),
     ),
     Experiment(
@@ -60,7 +60,7 @@ MULTIGRID = [
         lambda: MnistRecall(10),
         mg.digit_reader(),
         recipes.FAST_SEQUENCE,
-        replace(recipes.PAPER_SEQUENCE, updates=200_000),
+        recipes.paper_sequence(10),
         PaperRow(2, 0.21, 7.56, {"error": 0.0736}),
     ),
     Experiment(
@@ -70,7 +70,7 @@ MULTIGRID = [
         lambda: MnistSort(20),
         mg.digit_sorter(),
         recipes.FAST_SEQUENCE,
-        recipes.PAPER_SEQUENCE,
+        recipes.paper_sequence(20),
         PaperRow(2, 0.29, 7.56, {"error": 0.0864}),
     ),
 ]
@@ -84,7 +84,8 @@ def _baseline(
     model: Builder,
     row: PaperRow | None = None,
 ) -> Experiment:
-    fast, paper = recipes.FAST_SEQUENCE_FLAT, recipes.PAPER_SEQUENCE_FLAT
+    fast = recipes.FAST_SEQUENCE_FLAT
+    paper = replace(recipes.paper_sequence(task().episode_length), lr=1e-4)
     return Experiment(name, title, system, task, model, fast, paper, row)
 
 

@@ -142,11 +142,19 @@ class Trainer:
         self.progress.update += 1
         if self.average:
             self.average.update(self.model, self.progress.update)
-        score = self.task.new_score()
-        if float(batch.counted()):
+        self._tell_feed(answers, batch)
+
+    def _tell_feed(self, answers: tuple[Tensor, ...], batch: Batch) -> None:
+        """Let the feed hear how well the batch was answered: the same number in every process."""
+        counted, value = float(batch.counted()), 0.0
+        if counted:
+            score = self.task.new_score()
             score.add(answers, batch)
             value = deciding(score).value
-            self.feed.score(value if score.higher_is_better else 1 - value)
+            value = value if score.higher_is_better else 1 - value
+        weighed, total = summed(torch.tensor([value * counted, counted])).tolist()
+        if total:
+            self.feed.score(weighed / total)
 
     def _loss(self, answers: tuple[Tensor, ...], batch: Batch) -> Tensor:
         """The loss whose gradients, averaged over processes, are those of the whole batch."""
@@ -270,7 +278,8 @@ class Trainer:
         """A run goes on with the settings it began with; what stops it may change."""
         for part, now in (("about", self.about), ("recipe", asdict(self.recipe))):
             for key, value in now.items():
-                old = content[part].get(key)
+                # A setting that the run did not know yet has had its default's effect all along.
+                old = content[part].get(key, value)
                 if old != value:
                     raise UsageError(
                         f"{self.folder} holds a run with {key} = {old}, now it is {value}: "

@@ -31,6 +31,8 @@ class Recipe:
     """Learning rate at the end, as a share of the peak (linear and cosine schedules)."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     """How the learning rate falls after the warm-up."""
+    fall: int = 0
+    """Updates over which it falls, and then stays; 0: over the whole run."""
     warmup: int = 100
     """Updates over which the learning rate rises from zero."""
     weight_decay: float = 0.0
@@ -77,7 +79,7 @@ class Recipe:
             return self.lr * (update + 1) / self.warmup
         if self.schedule == "constant":
             return self.lr
-        span = max(1, self.updates - self.warmup)
+        span = max(1, (self.fall or self.updates) - self.warmup)
         done = min(1.0, (update - self.warmup) / span)
         fall = done if self.schedule == "linear" else (1 - math.cos(math.pi * done)) / 2
         return self.lr * (1 - fall * (1 - self.final_lr))
