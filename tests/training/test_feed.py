@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mgmem.errors import UsageError
 from mgmem.tasks import AssociativeRecall, Mapping
-from mgmem.training.feed import ChunkFeed, Share, WholeFeed, make_feed
+from mgmem.training.feed import ChunkFeed, Share, WholeFeed, even_chunk, make_feed
 from mgmem.training.recipe import Recipe
 
 TASK = Mapping(world=9, grid=12)
@@ -69,8 +71,19 @@ def test_memory_is_reset_exactly_where_an_episode_begins():
 def test_a_chunk_that_passes_the_end_counts_only_queries_before_it():
     feed = make_feed(TASK, 0, Recipe(batch=2, groups=1, chunk=20, query_share=1.0))
     counted = [float(feed.next().counted()) for _ in range(3)]
-    # 49 steps: two whole chunks of 20 and one of 9, for two sequences.
-    assert counted == [40.0, 40.0, 18.0]
+    # 49 steps in three chunks of 17, 17 and 15, for two sequences.
+    assert counted == [34.0, 34.0, 30.0]
+
+
+@given(horizon=st.integers(1, 600), longest=st.integers(1, 600))
+def test_chunks_are_as_few_as_possible_and_even(horizon, longest):
+    length = even_chunk(horizon, longest)
+    chunks = -(-horizon // length)
+    assert length <= longest
+    assert chunks == -(-horizon // longest)
+    assert horizon - (chunks - 1) * length > 0 or chunks == 1
+    # No chunk is more than the number of chunks shorter than the others.
+    assert length - (horizon - (chunks - 1) * length) < chunks
 
 
 def test_the_horizon_grows_only_once_the_score_meets_the_goal():

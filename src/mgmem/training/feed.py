@@ -140,7 +140,7 @@ class ChunkFeed:
 
     def next(self) -> Batch:
         """The next chunk of every group, side by side."""
-        length = min(self._recipe.chunk, self.horizon)
+        length = even_chunk(self.horizon, self._recipe.chunk)
         times = self._times(length)
         pieces, fresh = [], []
         for index, group in enumerate(self._groups):
@@ -190,6 +190,15 @@ class ChunkFeed:
             _Group(first, horizon, position, self._episodes(first))
             for first, horizon, position in state["groups"]
         ]
+
+
+def even_chunk(horizon: int, longest: int) -> int:
+    """Steps of each chunk when an episode is cut into as few as possible, all about as long.
+
+    Cut at ``longest``, an episode of 44 steps would give chunks of 43 and of 1, and every other
+    update would see next to nothing.
+    """
+    return -(-horizon // -(-horizon // longest))
 
 
 def _padded(episodes: Episodes, start: int, stop: int, length: int, times: Tensor) -> Batch:
