@@ -13,6 +13,7 @@ from mgmem.pyramid import Pyramid, downsample
 from mgmem.spec import LayerSpec, grid_shape
 
 Fit = Literal["as is", "resize", "pad", "unshuffle"]
+_FITS = get_args(Fit)
 
 
 def fitted(x: Tensor, layer: LayerSpec, base: Sequence[int], how: Fit) -> Tensor | Pyramid:
@@ -25,8 +26,8 @@ def fitted(x: Tensor, layer: LayerSpec, base: Sequence[int], how: Fit) -> Tensor
     - "unshuffle": each block of pixels under one cell of the input's only grid becomes channels
       of that cell, so nothing is lost.
     """
-    if how not in get_args(Fit):
-        raise UsageError(f"fit {how!r}: give one of {', '.join(map(repr, get_args(Fit)))}")
+    if how not in _FITS:
+        raise UsageError(f"fit {how!r}: give one of {', '.join(map(repr, _FITS))}")
     if how == "as is":
         return x
     leading, flat = x.shape[: -1 - len(base)], x.reshape(-1, *x.shape[-1 - len(base) :])

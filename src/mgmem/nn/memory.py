@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from mgmem import ops
 from mgmem.errors import UsageError
+from mgmem.nn import recorded
 from mgmem.nn.conv import PyramidNorm, add_residual, as_pyramid, check_base, check_dtype
 from mgmem.nn.lstm import MultigridConvLSTM
 from mgmem.nn.state import MemoryState
@@ -110,6 +111,10 @@ class MultigridMemory(nn.Module):
             h: for each layer the pyramid of hidden states (time, batch, channels, *space), so
                 ``h[layer][level]`` is readable at any layer and level; and the state to go on.
         """
+        if state is not None and reset is None and lengths is None:
+            done = recorded.run_step(self, x, state)
+            if done is not None:
+                return done
         inputs = as_pyramid(x, self.input, self.base)
         time, batch = self._check_sequence(inputs)
         state = self.initial_state(batch) if state is None else self._checked(state, batch)

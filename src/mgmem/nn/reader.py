@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from mgmem.errors import UsageError
+from mgmem.nn import recorded
 from mgmem.nn.conv import MultigridCNN
 from mgmem.pyramid import Pyramid
 from mgmem.spec import LayerSpec, MeshSpec, as_mesh, grid_shape
@@ -51,10 +52,12 @@ class MultigridReader(MultigridCNN):
         if not isinstance(query, Pyramid):
             query = Pyramid(self.input.lowest, (query,))
         leading = query.grids[0].shape[: -1 - spatial]
-        self._check_memory(memory, leading)
-        flatten = _flattener(spatial)
-        answer = super().forward(query.map(flatten), [layer.map(flatten) for layer in memory])
-        answer = answer.map(lambda grid: grid.unflatten(0, leading) if leading else grid[0])
+        answer = recorded.run_network(self, query, memory, leading)
+        if answer is None:
+            self._check_memory(memory, leading)
+            flatten = _flattener(spatial)
+            answer = super().forward(query.map(flatten), [layer.map(flatten) for layer in memory])
+            answer = answer.map(lambda grid: grid.unflatten(0, leading) if leading else grid[0])
         return answer.grids[0] if len(answer) == 1 else answer
 
     def _check_memory(self, memory: Sequence[Pyramid], leading: Sequence[int]) -> None:

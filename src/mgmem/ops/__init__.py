@@ -27,6 +27,7 @@ __all__ = [
     "chosen_backend",
     "conv_layer",
     "lstm_layer",
+    "picks_native",
     "set_backend",
 ]
 
@@ -77,6 +78,11 @@ def lstm_layer(
 ) -> tuple[Pyramid, Pyramid, Pyramid]:
     """MG-conv-LSTM over a sequence; see ``reference.lstm_layer``."""
     return _pick(inputs).lstm_layer(inputs, hidden, cell, weights, reset, active)
+
+
+def picks_native(inputs: Pyramid) -> bool:
+    """Whether a layer that is given these grids is computed by the native kernels."""
+    return _pick(inputs) is native
 
 
 def _pick(inputs: Pyramid) -> ModuleType:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mgmem.ops.native import layers, library
+from mgmem.ops.native import conv_op, library, lstm_op
 from mgmem.ops.reference import LSTMWeights
 from mgmem.pyramid import Pyramid
 
@@ -43,7 +43,7 @@ def conv_layer(
 ) -> Pyramid:
     """MG-conv; see ``reference.conv_layer``."""
     grids, weights, biases = list(inputs.grids), list(weights), list(biases)
-    run = layers.native_conv if _learning(*grids, *weights, *biases) else layers.conv_forward
+    run = conv_op.native_conv if _learning(*grids, *weights, *biases) else conv_op.conv_forward
     return Pyramid(lowest, tuple(run(grids, weights, biases, inputs.lowest, lowest, relu)))
 
 
@@ -72,7 +72,7 @@ def lstm_layer(
     ]  # fmt: skip
     arguments: Any = (*tensors, reset, active, inputs.lowest, lowest)
     learning = _learning(*(tensor for group in tensors for tensor in group))
-    run: Any = layers.native_lstm if learning else partial(layers.lstm_forward, save=False)
+    run: Any = lstm_op.native_lstm if learning else partial(lstm_op.lstm_forward, save=False)
     results = run(*arguments)
     outputs, last_hidden, last_cell = (
         Pyramid(lowest, tuple(results[i * levels : (i + 1) * levels])) for i in range(3)

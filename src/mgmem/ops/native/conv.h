@@ -28,32 +28,42 @@ struct ConvForward {
     float* const* outputs;
 };
 
+inline Level conv_level(const Call& call, long i) {
+    return Level(call, i, call.batch, 0, call.out[i].C);
+}
+
+// One level, whose weights are packed.
+inline void conv_forward(const Level& level, const ConvForward& p) {
+    const Call& call = level.call;
+    long i = level.index, parts = std::max(1L, std::min(call.threads, level.groups));
+    expect_large(p.outputs[i], call.batch * level.O * level.fine.H * level.fine.W);
+    parallel(int(parts), [&](int part) {
+        Share share(level.groups, parts, part);
+        Scratch& memory = scratch();
+        memory.begin();
+        const Grid &fine = level.fine, &coarse = level.coarse;
+        float* x = memory.take_zeros(fine.room(level.Cf));
+        float* x_coarse = memory.take_zeros(coarse.room(level.Cu));
+        float* halves = memory.take(coarse.room(level.up >= 0 ? level.halves * level.O : 0));
+        float* out = memory.take(fine.room(level.O));
+        long jump = level.O * fine.H * fine.W;
+        for (long g = share.first; g < share.last; g++) {
+            long first = g * level.group, n = std::min(level.group, call.batch - first);
+            level.gather(p.inputs, first, n, x, x_coarse);
+            level.forward(x, x_coarse, p.biases[i], call.flags & WITH_RELU ? RELU : PLAIN, halves,
+                          out, n);
+            for (long o = 0; o < level.O; o++)
+                extract(fine, out + fine.front + o * fine.stride,
+                        p.outputs[i] + first * jump + o * fine.H * fine.W, n, jump);
+        }
+    });
+}
+
 inline void conv_forward(const Call& call, const ConvForward& p) {
     for (long i = 0; i < call.outputs; i++) {
-        Level level(call, i, call.batch, 0, call.out[i].C);
+        Level level = conv_level(call, i);
         level.pack_forward(p.weights[i], nullptr);
-        expect_large(p.outputs[i], call.batch * level.O * level.fine.H * level.fine.W);
-        long parts = std::max(1L, std::min(call.threads, level.groups));
-        parallel(int(parts), [&](int part) {
-            Share share(level.groups, parts, part);
-            Scratch& memory = scratch();
-            memory.begin();
-            const Grid &fine = level.fine, &coarse = level.coarse;
-            float* x = memory.take_zeros(fine.room(level.Cf));
-            float* x_coarse = memory.take_zeros(coarse.room(level.Cu));
-            float* halves = memory.take(coarse.room(level.up >= 0 ? level.halves * level.O : 0));
-            float* out = memory.take(fine.room(level.O));
-            long jump = level.O * fine.H * fine.W;
-            for (long g = share.first; g < share.last; g++) {
-                long first = g * level.group, n = std::min(level.group, call.batch - first);
-                level.gather(p.inputs, first, n, x, x_coarse);
-                level.forward(x, x_coarse, p.biases[i], call.flags & WITH_RELU ? RELU : PLAIN,
-                              halves, out, n);
-                for (long o = 0; o < level.O; o++)
-                    extract(fine, out + fine.front + o * fine.stride,
-                            p.outputs[i] + first * jump + o * fine.H * fine.W, n, jump);
-            }
-        });
+        conv_forward(level, p);
     }
 }
 

@@ -3,20 +3,9 @@
 #include <new>
 
 #include "lstm_backward.h"
+#include "program.h"
 
 namespace {
-
-// Hands out the pointers in the order in which Python put them in.
-struct Pointers {
-    void* const* next;
-    template <class T>
-    T take(long count) {
-        void* const* here = next;
-        next += count;
-        return (T)here;
-    }
-    const bool* flags() { return (const bool*)*next++; }
-};
 
 template <class F>
 int guarded(F&& body) {
@@ -28,9 +17,6 @@ int guarded(F&& body) {
     }
 }
 
-using In = const float* const*;
-using Out = float* const*;
-
 }  // namespace
 
 extern "C" {
@@ -41,17 +27,11 @@ void mg_use_openmp(void* parallel) {
     mg::openmp().process = getpid();
 }
 
-// inputs, weights, biases, outputs
+// Pointers as mg::conv_arguments takes them.
 int mg_conv_forward(const int64_t* meta, void* const* pointers) {
     return guarded([&] {
         mg::Call call(meta);
-        Pointers p{pointers};
-        mg::ConvForward c;
-        c.inputs = p.take<In>(call.inputs);
-        c.weights = p.take<In>(call.outputs);
-        c.biases = p.take<In>(call.outputs);
-        c.outputs = p.take<Out>(call.outputs);
-        mg::conv_forward(call, c);
+        mg::conv_forward(call, mg::conv_arguments(call, pointers));
     });
 }
 
@@ -59,34 +39,24 @@ int mg_conv_forward(const int64_t* meta, void* const* pointers) {
 int mg_conv_backward(const int64_t* meta, void* const* pointers) {
     return guarded([&] {
         mg::Call call(meta);
-        Pointers p{pointers};
+        mg::Pointers p{pointers};
         mg::ConvBackward c;
-        c.inputs = p.take<In>(call.inputs);
-        c.weights = p.take<In>(call.outputs);
-        c.outputs = p.take<In>(call.outputs);
-        c.grads = p.take<In>(call.outputs);
-        c.d_inputs = p.take<Out>(call.inputs);
-        c.d_weights = p.take<Out>(call.outputs);
-        c.d_biases = p.take<Out>(call.outputs);
+        c.inputs = p.take<mg::In>(call.inputs);
+        c.weights = p.take<mg::In>(call.outputs);
+        c.outputs = p.take<mg::In>(call.outputs);
+        c.grads = p.take<mg::In>(call.outputs);
+        c.d_inputs = p.take<mg::Out>(call.inputs);
+        c.d_weights = p.take<mg::Out>(call.outputs);
+        c.d_biases = p.take<mg::Out>(call.outputs);
         mg::conv_backward(call, c);
     });
 }
 
-// reset, active; inputs, hidden, cell, input and recurrent weights, biases, peepholes; outputs,
-// last hidden, last cell, saved
+// Pointers as mg::lstm_arguments takes them.
 int mg_lstm_forward(const int64_t* meta, void* const* pointers) {
     return guarded([&] {
         mg::Call call(meta);
-        Pointers p{pointers};
-        mg::LSTMForward c;
-        c.reset = p.flags(), c.active = p.flags();
-        c.inputs = p.take<In>(call.inputs);
-        for (In* field : {&c.hidden, &c.cell, &c.w_in, &c.w_rec, &c.bias, &c.peephole})
-            *field = p.take<In>(call.outputs);
-        for (Out* field : {&c.outputs, &c.last_hidden, &c.last_cell, &c.saved})
-            *field = p.take<Out>(call.outputs);
-        if (!(call.flags & mg::WITH_PEEPHOLE)) c.peephole = nullptr;
-        mg::lstm_forward(call, c);
+        mg::lstm_forward(call, mg::lstm_arguments(call, pointers));
     });
 }
 
@@ -96,20 +66,33 @@ int mg_lstm_forward(const int64_t* meta, void* const* pointers) {
 int mg_lstm_backward(const int64_t* meta, void* const* pointers) {
     return guarded([&] {
         mg::Call call(meta);
-        Pointers p{pointers};
+        mg::Pointers p{pointers};
         mg::LSTMBackward c;
         c.reset = p.flags(), c.active = p.flags();
-        c.inputs = p.take<In>(call.inputs);
-        for (In* field : {&c.hidden, &c.cell, &c.w_in, &c.w_rec, &c.peephole, &c.outputs, &c.saved,
+        c.inputs = p.take<mg::In>(call.inputs);
+        for (mg::In* field : {&c.hidden, &c.cell, &c.w_in, &c.w_rec, &c.peephole, &c.outputs, &c.saved,
                           &c.grads, &c.grads_hidden, &c.grads_cell})
-            *field = p.take<In>(call.outputs);
-        c.d_inputs = p.take<Out>(call.inputs);
-        for (Out* field :
+            *field = p.take<mg::In>(call.outputs);
+        c.d_inputs = p.take<mg::Out>(call.inputs);
+        for (mg::Out* field :
              {&c.d_hidden, &c.d_cell, &c.d_w_in, &c.d_w_rec, &c.d_bias, &c.d_peephole})
-            *field = p.take<Out>(call.outputs);
+            *field = p.take<mg::Out>(call.outputs);
         if (!(call.flags & mg::WITH_PEEPHOLE)) c.peephole = nullptr;
         mg::lstm_backward(call, c);
     });
 }
+
+// A program as mg::Program reads it, or null where memory ran out; then to run and to drop it.
+void* mg_program_new(const int64_t* numbers) {
+    mg::Program* program = nullptr;
+    guarded([&] { program = new mg::Program(numbers); });
+    return program;
+}
+
+int mg_program_run(void* program, void* const* tensors) {
+    return guarded([&] { ((mg::Program*)program)->run(tensors); });
+}
+
+void mg_program_free(void* program) { delete (mg::Program*)program; }
 
 }  // extern "C"

@@ -24,6 +24,7 @@ _log = logging.getLogger("mgmem.native")
 _POSITIONS = 600
 """Samples of small grids are stacked until a plane has about so many positions."""
 
+NO_MEMORY = "the native kernels found no memory for their scratch space"
 RELU, RESET, ACTIVE, PEEPHOLE, SAVE = 1, 2, 4, 8, 16
 Numbers: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 Shape = tuple[int, ...]
@@ -38,6 +39,12 @@ def load() -> ctypes.CDLL | None:
             function = getattr(library, f"mg_{name}")
             function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
             function.restype = ctypes.c_int
+        library.mg_program_new.argtypes = [ctypes.c_void_p]
+        library.mg_program_new.restype = ctypes.c_void_p
+        library.mg_program_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        library.mg_program_run.restype = ctypes.c_int
+        library.mg_program_free.argtypes = [ctypes.c_void_p]
+        library.mg_program_free.restype = None
         openmp = _loaded_openmp()
         if openmp is not None:
             library.mg_use_openmp(ctypes.cast(openmp.GOMP_parallel, ctypes.c_void_p))
@@ -107,7 +114,7 @@ def call(name: str, meta: Numbers, tensors: Sequence[Tensor | None]) -> None:
     """Run a kernel on contiguous tensors; None is a null pointer."""
     pointers = _pointers(len(tensors))(*[t if t is None else t.data_ptr() for t in tensors])
     if _function(name)(meta, pointers):
-        raise MemoryError("the native kernels found no memory for their scratch space")
+        raise MemoryError(NO_MEMORY)
 
 
 @lru_cache(maxsize=1024)

@@ -169,22 +169,32 @@ struct LSTMForwardRun {
     }
 };
 
+inline Level lstm_level(const Call& call, long i) {
+    return Level(call, i, call.batch, call.out[i].C, 4 * call.out[i].C);
+}
+
+// One level over all time steps; its weights are packed.
+inline void lstm_forward(const Level& level, const LSTMForward& p) {
+    const Call& call = level.call;
+    long i = level.index, C = call.out[i].C;
+    expect_large(p.outputs[i], call.time * call.batch * C * level.fine.H * level.fine.W);
+    if (call.flags & SAVE) {
+        Saved saved(level, C, p.saved[i]);
+        expect_large(saved.data, saved.at(level.groups, 0, 0) - saved.data);
+    }
+    long parts = std::max(1L, std::min(call.threads, level.groups));
+    parallel(int(parts), [&](int part) {
+        Share share(level.groups, parts, part);
+        LSTMForwardRun run(p, level);
+        for (long g = share.first; g < share.last; g++) run.run(g);
+    });
+}
+
 inline void lstm_forward(const Call& call, const LSTMForward& p) {
     for (long i = 0; i < call.outputs; i++) {
-        Level level(call, i, call.batch, call.out[i].C, 4 * call.out[i].C);
+        Level level = lstm_level(call, i);
         level.pack_forward(p.w_in[i], p.w_rec[i]);
-        long C = call.out[i].C;
-        expect_large(p.outputs[i], call.time * call.batch * C * level.fine.H * level.fine.W);
-        if (call.flags & SAVE) {
-            Saved saved(level, C, p.saved[i]);
-            expect_large(saved.data, saved.at(level.groups, 0, 0) - saved.data);
-        }
-        long parts = std::max(1L, std::min(call.threads, level.groups));
-        parallel(int(parts), [&](int part) {
-            Share share(level.groups, parts, part);
-            LSTMForwardRun run(p, level);
-            for (long g = share.first; g < share.last; g++) run.run(g);
-        });
+        lstm_forward(level, p);
     }
 }
 
