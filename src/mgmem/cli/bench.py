@@ -51,9 +51,9 @@ class Step:
 class Scaling:
     """Time and bytes per step against memory size, multigrid and DNC in one run."""
 
-    cells: tuple[int, ...] = (1_000, 8_000, 32_000, 128_000, 512_000, 1_000_000, 8_000_000)
+    cells: tuple[int, ...] = (1_000, 8_000, 32_000, 128_000, 512_000, 2_000_000, 8_000_000)
     """Memory sizes of the multigrid memory."""
-    dnc_cells: tuple[int, ...] = (1_000, 8_000, 32_000, 128_000, 512_000)
+    dnc_cells: tuple[int, ...] = (1_000, 8_000, 32_000, 128_000, 256_000)
     """Memory sizes of the DNC, whose link matrix is quadratic."""
     repeats: int = 50
     """Timed steps at small sizes; fewer at large ones."""
