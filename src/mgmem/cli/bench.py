@@ -27,8 +27,8 @@ class Training:
     """Backends to compare; default: all that are available."""
     repeats: int = 7
     """Timed updates of each backend; medians are reported."""
-    batch: int | None = None
-    """Batch size; default: the recipe's."""
+    batch: int = 32
+    """Sequences side by side."""
     out: Path | None = None
     """Write the measurements as JSON."""
 

@@ -28,7 +28,15 @@ MULTIGRID = [
         "multigrid",
         lambda: _spiral(9, 12),
         mg.reader_writer("0-1:4 0-1:4 0-2:8 0-2:8", "0-2:16 1-2:16 1-2:16 2:16 2:1", input=4),
-        replace(recipes.FAST_MAPPING, updates=4_000, batch=16, chunk=49, horizon=12),
+        replace(
+            recipes.FAST_MAPPING,
+            updates=4_000,
+            chunk=49,
+            query_share=0.2,
+            horizon=12,
+            horizon_goal=0.8,
+            evaluate_every=250,
+        ),
         replace(recipes.PAPER_MAPPING, updates=50_000),
     ),
     Experiment(
