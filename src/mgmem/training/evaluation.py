@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import nn
 
-from mgmem.tasks.base import Estimate, Score, Task
+from mgmem.tasks.base import Batch, Episodes, Estimate, Reads, Score, Task
 from mgmem.tasks.seeds import SeedStream
 
 TEST_SEED = 20_200_712
@@ -37,25 +37,28 @@ def evaluate(
     device = next(model.parameters()).device
     for first in range(0, episodes, batch):
         count = min(batch, episodes - first)
-        run = task.episodes(stream, first, count)
         state = None
-        asked = query_steps(run.length, queries)
-        for start in range(0, run.length, chunk):
-            stop = min(start + chunk, run.length)
-            times = asked[(asked >= start) & (asked < stop)] - start
-            if task.reads == "after":
-                start, stop = 0, run.length
-            piece = run.batch(start, stop, None if task.reads == "after" else times).to(device)
+        for piece in _pieces(task.episodes(stream, first, count), task.reads, chunk, queries):
+            piece = piece.to(device)
             answers, state = model(
                 piece.inputs, state, queries=piece.queries, times=piece.times, reset=piece.reset
             )
             if len(piece.times):
                 score.add(answers, piece)
-            if task.reads == "after":
-                break
         progress(first + count)
     model.train(was_training)
     return score
+
+
+def _pieces(episodes: Episodes, reads: Reads, chunk: int, queries: int) -> Iterator[Batch]:
+    """Episodes from start to end: whole if asked after, else in chunks."""
+    if reads == "after":
+        yield episodes.batch(0, episodes.length)
+        return
+    asked = query_steps(episodes.length, queries)
+    for start in range(0, episodes.length, chunk):
+        stop = min(start + chunk, episodes.length)
+        yield episodes.batch(start, stop, asked[(asked >= start) & (asked < stop)] - start)
 
 
 def query_steps(length: int, queries: int) -> torch.Tensor:
