@@ -91,10 +91,23 @@ def test_the_horizon_grows_only_once_the_score_meets_the_goal():
     feed = ChunkFeed(TASK, make_feed(TASK, 0, recipe)._stream, recipe, Share())
     for _ in range(200):
         feed.score(0.7)
-    assert feed.horizon == 8
+    assert feed.horizon.steps == 8
     for _ in range(200):
         feed.score(0.95)
-    assert feed.horizon == TASK.episode_length
+    assert feed.horizon.steps == TASK.episode_length
+
+
+def test_sequences_are_short_until_the_score_meets_the_goal():
+    feed = make_feed(AssociativeRecall(5), 0, Recipe(batch=4, horizon=2, horizon_goal=0.9))
+    lengths = []
+    for _ in range(300):
+        lengths.append(len(feed.next().inputs))
+        feed.score(1.0)
+    assert sorted(set(lengths)) == [2, 3, 4, 5]
+    assert lengths == sorted(lengths)
+    again = make_feed(AssociativeRecall(5), 0, Recipe(batch=4, horizon=2, horizon_goal=0.9))
+    again.load_state_dict(feed.state_dict())
+    assert torch.equal(again.next().inputs, feed.next().inputs)
 
 
 @pytest.mark.parametrize("task", [TASK, AssociativeRecall(5)])

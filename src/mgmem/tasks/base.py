@@ -148,6 +148,13 @@ class Task(Protocol):
         """An empty score."""
 
 
+class SequenceTask(Task, Protocol):
+    """A task that asks after its sequence, of any length."""
+
+    def of_length(self, length: int) -> SequenceTask:
+        """The same task with sequences of ``length`` items."""
+
+
 def check_piece(start: int, stop: int, length: int) -> None:
     """Refuse a piece that is not within an episode."""
     if not 0 <= start < stop <= length:

@@ -6,7 +6,8 @@ and a split draws from its own images only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from mgmem.tasks.seeds import Ints, SeedStream, below, distinct, draw
 from mgmem.tasks.sequence import SequenceEpisodes
 
 CLASSES = 10
+_SameTask = TypeVar("_SameTask", bound="_DigitTask")
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,10 @@ class _DigitTask:
     def episode_length(self) -> int:
         """Number of images."""
         return self.length
+
+    def of_length(self: _SameTask, length: int) -> _SameTask:
+        """The same task with another number of items."""
+        return replace(self, length=length)
 
     def loss(self, answers: tuple[Tensor, ...], batch: Batch) -> Tensor:
         """Softmax cross-entropy, mean over answers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -52,6 +52,10 @@ class PrioritySort:
     def episode_length(self) -> int:
         """Number of items."""
         return self.length
+
+    def of_length(self, length: int) -> PrioritySort:
+        """The same task with another number of items."""
+        return replace(self, length=length)
 
     def episodes(self, stream: SeedStream, first: int, count: int) -> SequenceEpisodes:
         """Fresh items and priorities."""

@@ -7,9 +7,10 @@ of sequences; together they see exactly the batch that one process would.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mgmem.errors import UsageError
-from mgmem.tasks.base import Batch, Episodes, Task
+from mgmem.tasks.base import Batch, Episodes, SequenceTask, Task
 from mgmem.tasks.seeds import SeedStream
 from mgmem.training.recipe import Recipe
 
@@ -37,11 +38,43 @@ class Share:
         return first + self.rank * part, part
 
 
+class Horizon:
+    """How long episodes are for now: it grows from the recipe's start to the whole.
+
+    Short memories are learned first, and each stretch only once the one before is known.
+    """
+
+    _score_decay = 0.95
+
+    def __init__(self, recipe: Recipe, full: int) -> None:
+        self._recipe, self._full = recipe, full
+        self.steps = min(recipe.horizon or full, full)
+        self._smoothed = 0.0
+
+    def hear(self, score: float) -> None:
+        """Grow once the smoothed score on training queries meets the goal."""
+        self._smoothed += (1 - self._score_decay) * (score - self._smoothed)
+        if self.steps < self._full and self._smoothed >= self._recipe.horizon_goal:
+            self.steps = min(self._full, math.ceil(self.steps * self._recipe.horizon_growth))
+            # The new stretch has to be learned before the next: the score starts lower again.
+            self._smoothed = 0.9 * self._recipe.horizon_goal
+
+    def state_dict(self) -> dict[str, Any]:
+        """Length and score so far."""
+        return {"horizon": self.steps, "smoothed": self._smoothed}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there; a state without a horizon is that of whole episodes."""
+        self.steps = state.get("horizon", self.steps)
+        self._smoothed = state.get("smoothed", self._smoothed)
+
+
 class Feed(Protocol):
     """A source of batches with a position that can be saved."""
 
     carries_state: bool
     steps: int
+    horizon: Horizon
 
     def next(self) -> Batch:
         """The next batch."""
@@ -59,39 +92,49 @@ class Feed(Protocol):
 def make_feed(task: Task, seed: int, recipe: Recipe, share: Share | None = None) -> Feed:
     """Whole sequences for tasks that read after them, chunks for tasks that read during."""
     stream = SeedStream(seed, "train")
-    kind = WholeFeed if task.reads == "after" else ChunkFeed
-    return kind(task, stream, recipe, share or Share())
+    if task.reads == "after":
+        return WholeFeed(cast(SequenceTask, task), stream, recipe, share or Share())
+    return ChunkFeed(task, stream, recipe, share or Share())
 
 
 class WholeFeed:
-    """Every batch is fresh episodes from their first step to their last."""
+    """Every batch is fresh sequences from their first step to their last.
+
+    With a horizon the sequences themselves are shorter at first: fewer items to keep.
+    """
 
     carries_state = False
 
-    def __init__(self, task: Task, stream: SeedStream, recipe: Recipe, share: Share) -> None:
+    def __init__(
+        self, task: SequenceTask, stream: SeedStream, recipe: Recipe, share: Share
+    ) -> None:
         self._task, self._stream, self._share = task, stream, share
         self._count = recipe.batch
+        self.horizon = Horizon(recipe, task.episode_length)
         self._updates = 0
         self.steps = 0
 
     def next(self) -> Batch:
-        """The next ``batch`` episodes, whole."""
+        """The next ``batch`` sequences, whole."""
         first, count = self._share.of(self._updates * self._count, self._count)
-        episodes = self._task.episodes(self._stream, first, count)
+        task = self._task.of_length(self.horizon.steps)
+        episodes = task.episodes(self._stream, first, count)
         self._updates += 1
         self.steps += episodes.length
         return episodes.batch(0, episodes.length)
 
     def score(self, value: float) -> None:
-        """Nothing to adapt."""
+        """Longer sequences once these are known."""
+        self.horizon.hear(value)
 
     def state_dict(self) -> dict[str, Any]:
-        """The number of batches so far."""
-        return {"updates": self._updates, "steps": self.steps}
+        """The number of batches so far, and how long they are."""
+        return {"updates": self._updates, "steps": self.steps, **self.horizon.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to a saved position."""
         self._updates, self.steps = state["updates"], state["steps"]
+        self.horizon.load_state_dict(state)
 
 
 @dataclass
@@ -108,26 +151,23 @@ class ChunkFeed:
     """Chunks of long episodes, in groups that are at different places of their episodes.
 
     With all sequences at the same step, updates swing between early and late memories; with
-    staggered groups each update sees some of both. The horizon, the step at which an episode is
-    left, grows from the recipe's start to the whole episode as the training score allows: short
-    memories are learned first, and each stretch only once the one before is known.
+    staggered groups each update sees some of both. The horizon is the step at which an episode is
+    left.
     """
 
     carries_state = True
-    _score_decay = 0.95
 
     def __init__(self, task: Task, stream: SeedStream, recipe: Recipe, share: Share) -> None:
         self._task, self._stream, self._recipe, self._share = task, stream, recipe, share
         self._size = recipe.batch // recipe.groups
-        self.horizon = min(recipe.horizon or task.episode_length, task.episode_length)
-        self._smoothed = 0.0
+        self.horizon = Horizon(recipe, task.episode_length)
         self._updates = 0
         self._next_episode = 0
         self.steps = 0
         self._groups: list[_Group] = []
         for index in range(recipe.groups):
             # The first episodes end at different steps: that is what staggers the groups.
-            part = -(-self.horizon * (index + 1) // recipe.groups)
+            part = -(-self.horizon.steps * (index + 1) // recipe.groups)
             self._groups.append(self._start(part))
 
     def _start(self, horizon: int) -> _Group:
@@ -140,12 +180,12 @@ class ChunkFeed:
 
     def next(self) -> Batch:
         """The next chunk of every group, side by side."""
-        length = even_chunk(self.horizon, self._recipe.chunk)
+        length = even_chunk(self.horizon.steps, self._recipe.chunk)
         times = self._times(length)
         pieces, fresh = [], []
         for index, group in enumerate(self._groups):
             if group.position >= group.horizon:
-                group = self._groups[index] = self._start(self.horizon)
+                group = self._groups[index] = self._start(self.horizon.steps)
             fresh.append(group.position == 0)
             stop = min(group.position + length, group.horizon)
             pieces.append(_padded(group.episodes, group.position, stop, length, times))
@@ -162,21 +202,15 @@ class ChunkFeed:
         return torch.from_numpy(np.sort(chosen).astype(np.int64))
 
     def score(self, value: float) -> None:
-        """Grow the horizon once the smoothed score on training queries meets the goal."""
-        self._smoothed += (1 - self._score_decay) * (value - self._smoothed)
-        full = self._task.episode_length
-        if self.horizon < full and self._smoothed >= self._recipe.horizon_goal:
-            self.horizon = min(full, int(np.ceil(self.horizon * self._recipe.horizon_growth)))
-            # The new stretch has to be learned before the next: the score starts lower again.
-            self._smoothed = 0.9 * self._recipe.horizon_goal
+        """Longer episodes once these are known."""
+        self.horizon.hear(value)
 
     def state_dict(self) -> dict[str, Any]:
         """Where every group is; the episodes themselves are made again from their numbers."""
         return {
             "updates": self._updates,
             "steps": self.steps,
-            "horizon": self.horizon,
-            "smoothed": self._smoothed,
+            **self.horizon.state_dict(),
             "next_episode": self._next_episode,
             "groups": [[g.first, g.horizon, g.position] for g in self._groups],
         }
@@ -184,7 +218,7 @@ class ChunkFeed:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to a saved position."""
         self._updates, self.steps = state["updates"], state["steps"]
-        self.horizon, self._smoothed = state["horizon"], state["smoothed"]
+        self.horizon.load_state_dict(state)
         self._next_episode = state["next_episode"]
         self._groups = [
             _Group(first, horizon, position, self._episodes(first))

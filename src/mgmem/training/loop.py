@@ -21,7 +21,7 @@ from mgmem.tasks.seeds import SeedStream
 from mgmem.training import checkpoint
 from mgmem.training.distributed import agreed, all_states, summed
 from mgmem.training.evaluation import TEST_SEED, deciding, evaluate
-from mgmem.training.feed import ChunkFeed, Share, make_feed
+from mgmem.training.feed import Share, make_feed
 from mgmem.training.optim import WeightAverage, build_optimizer
 from mgmem.training.progress import Report, Reporter
 from mgmem.training.recipe import Recipe
@@ -217,7 +217,7 @@ class Trainer:
         metric = ""
         if self.progress.curve:
             metric = f"{score.key} {self.progress.curve[-1][score.key]:.4f}"
-        horizon = self.feed.horizon if isinstance(self.feed, ChunkFeed) else None
+        horizon = self.feed.horizon.steps if self.recipe.horizon else None
         report = Report(
             self.progress.update, last, self.feed.steps, self._recent_loss, metric, speed, horizon
         )

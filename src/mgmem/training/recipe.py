@@ -23,8 +23,8 @@ class Recipe:
     """Share of a chunk's steps after which a query is asked (tasks that read during)."""
     groups: int = 4
     """The batch is cut into so many groups at different places of their episodes."""
-    optimizer: Literal["adamw", "rmsprop"] = "adamw"
-    """AdamW, or the paper's RMSProp (epsilon inside the root, accumulator starting at 1)."""
+    optimizer: Literal["adamw", "muon", "rmsprop"] = "adamw"
+    """AdamW, Muon, or the paper's RMSProp (epsilon inside the root, accumulator starting at 1)."""
     lr: float = 3e-3
     """Peak learning rate."""
     final_lr: float = 0.1
