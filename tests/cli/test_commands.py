@@ -8,7 +8,7 @@ import pytest
 
 from mgmem.bench.measure import multiply_adds
 from mgmem.cli import main
-from mgmem.experiments import find
+from mgmem.experiments import find, records
 from mgmem.experiments.records import Record, load_records
 from mgmem.training.checkpoint import newest
 
@@ -52,6 +52,19 @@ def test_evaluate_gives_the_same_figures_every_time(run_folder, capsys):
     first = capsys.readouterr().out
     main(arguments)
     assert capsys.readouterr().out == first
+
+
+def test_published_half_precision_weights_score_as_printed(
+    run_folder, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(records, "weights_folder", lambda: tmp_path / "weights")
+    short = ["--episodes", "6", "--quiet"]
+    assert main(["evaluate", str(run_folder), "--half", "--publish", *short]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    published = tmp_path / "weights" / "mapping-9.safetensors"
+    assert published.stat().st_size < 0.6 * (run_folder / "best.safetensors").stat().st_size
+    assert main(["evaluate", str(published), *short]) == 0
+    assert capsys.readouterr().out.splitlines() == printed[:-1]
 
 
 def test_a_record_holds_command_seed_budget_curve_and_metrics(run_folder, tmp_path, capsys):

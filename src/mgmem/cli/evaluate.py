@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +20,7 @@ from mgmem.tasks.base import Estimate, Task
 from mgmem.tasks.seeds import SeedStream
 from mgmem.training import checkpoint
 from mgmem.training.evaluation import TEST_SEED, evaluate
-from mgmem.training.weights import fill, load_weights
+from mgmem.training.weights import fill, load_weights, save_weights
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,8 @@ class Evaluate:
     """Write results/NAME/RECIPE-seedN.json; needs a run folder, for its curve and budget."""
     publish: bool = False
     """Copy the weights into the package as the experiment's shipped ones."""
+    half: bool = False
+    """Round the weights to half precision first: the scores are those of the smaller file."""
     results: Path | None = None
     """Folder of records; default: results/ of this repository or package."""
     quiet: bool = False
@@ -49,6 +50,8 @@ def run(arguments: Sequence[str]) -> None:
         raise UsageError(f"--episodes {options.episodes}: an interval needs at least 2")
     path = locate(options.what)
     experiment, task, model, about = load_model(path)
+    if options.half:
+        _round_to_half(model)
     metrics = score(model, task, options.episodes, options.quiet)
     for line in comparison(experiment, metrics):
         print(line)
@@ -56,9 +59,16 @@ def run(arguments: Sequence[str]) -> None:
         folder = options.results or rec.results_folder()
         print(f"recorded in {_record(options, experiment, about, model, metrics).write(folder)}")
     if options.publish:
-        rec.weights_folder().mkdir(exist_ok=True)
-        shutil.copy(path, rec.weights_folder() / f"{experiment.name}.safetensors")
+        target = rec.weights_folder() / f"{experiment.name}.safetensors"
+        target.parent.mkdir(exist_ok=True)
+        save_weights(target, model.state_dict(), about, half=options.half)
         print(f"published as the weights of {experiment.name}")
+
+
+def _round_to_half(model: nn.Module) -> None:
+    for tensor in model.state_dict().values():
+        if tensor.is_floating_point():
+            tensor.copy_(tensor.half())
 
 
 def locate(what: str) -> Path:

@@ -1,0 +1,37 @@
+"""Recorded results: what stands in results/ can be run again and is what is shipped."""
+
+import shlex
+from dataclasses import asdict
+
+import pytest
+
+from mgmem.cli.train import _parse
+from mgmem.experiments import find
+from mgmem.experiments.records import load_records, shipped_weights
+
+RECORDS = load_records()
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.experiment)
+def test_a_record_s_command_gives_the_settings_it_was_trained_with(record):
+    program, verb, *words = shlex.split(record.command)
+    options = _parse(words)
+    assert (program, verb, options.name) == ("mgmem", "train", record.experiment)
+    assert (options.recipe, options.seed) == (record.recipe, record.seed)
+    settings = asdict(options.settings)
+    # A setting younger than the record had no effect then: its default has none now.
+    assert {name: settings[name] for name in record.settings} == record.settings
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.experiment)
+def test_a_record_is_of_fresh_episodes_and_has_an_interval(record):
+    assert record.episodes >= 5000
+    key = find(record.experiment).task().new_score().key
+    estimate = record.estimate(key)
+    assert estimate.low <= estimate.value <= estimate.high
+    assert record.curve
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.experiment)
+def test_a_record_has_its_weights_in_the_package(record):
+    assert shipped_weights(record.experiment) is not None
