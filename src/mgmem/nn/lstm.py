@@ -64,6 +64,11 @@ class MultigridConvLSTM(nn.Module):
                 zeros = torch.zeros(3, channels, *space, device=device, dtype=dtype)
                 self.peepholes.append(nn.Parameter(zeros))
 
+    @property
+    def gate_weights(self) -> list[nn.Parameter]:
+        """Kernels that stack the four gates, for optimisers that treat them apart."""
+        return [*self.input_weights, *self.recurrent_weights]
+
     def forward(
         self,
         inputs: Pyramid,

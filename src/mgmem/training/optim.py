@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mgmem.nn import MultigridConvLSTM
 from mgmem.training.recipe import Recipe
 
 _GATES = 4
@@ -129,10 +128,10 @@ def _muon(model: nn.Module, recipe: Recipe) -> Muon:
     """Muon over all parameters of ``model``, the gates of its LSTMs apart."""
     stacked: list[nn.Parameter] = []
     for module in model.modules():
-        if isinstance(module, MultigridConvLSTM):
-            stacked += [*module.input_weights, *module.recurrent_weights]
-        elif isinstance(module, nn.LSTM | nn.LSTMCell):
+        if isinstance(module, nn.LSTM | nn.LSTMCell):
             stacked += [p for p in module.parameters() if p.dim() == 2]
+        else:
+            stacked += getattr(module, "gate_weights", [])
     known = {id(p) for p in stacked}
     single = [p for p in model.parameters() if id(p) not in known]
     groups = [{"params": single, "matrices": 1}, {"params": stacked, "matrices": _GATES}]
