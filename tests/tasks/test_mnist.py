@@ -76,14 +76,19 @@ def test_sequences_draw_from_their_own_split_only(mnist_folder, task):
             assert other == split or not drawn & foreign
 
 
-def test_recall_wants_the_class_of_the_successor(mnist_folder):
+@pytest.mark.parametrize("questions", [1, 9])
+def test_recall_wants_the_class_of_the_successor(mnist_folder, questions):
     classes = dict(raw_images(mnist_folder, "train"))
-    batch = MnistRecall(10).episodes(SeedStream(1, "train"), 0, 50).batch(0, 10)
+    task = MnistRecall(10).exercise(10, questions)
+    batch = task.episodes(SeedStream(1, "train"), 0, 50).batch(0, 10)
     for sequence in range(50):
         images = image_bytes(batch.inputs[:, sequence])
         assert len(set(images)) == 10
-        place = images.index(image_bytes(batch.queries[0][:, sequence])[0])
-        assert batch.targets[0][0, sequence] == classes[images[place + 1]]
+        asked = image_bytes(batch.queries[0][:, sequence])
+        assert len(set(asked)) == questions
+        for question, image in enumerate(asked):
+            follower = images[images.index(image) + 1]
+            assert batch.targets[0][question, sequence] == classes[follower]
 
 
 def test_sort_wants_the_classes_in_increasing_order(mnist_folder):

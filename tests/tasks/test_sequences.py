@@ -54,6 +54,29 @@ def test_recall_wants_the_successor_of_the_named_item():
     assert batch.times.tolist() == [9]
 
 
+def test_recall_can_be_exercised_on_every_question_about_a_shorter_list():
+    task = AssociativeRecall(10).exercise(length=6, questions=99)
+    batch = task.episodes(STREAM, 0, 40).batch(0, 6)
+    for sequence in range(40):
+        items = [tuple(item.flatten().tolist()) for item in batch.inputs[:, sequence]]
+        asked = [tuple(query.flatten().tolist()) for query in batch.queries[0][:, sequence]]
+        assert sorted(asked) == sorted(items[:-1])
+        for query, target in zip(asked, batch.targets[0][:, sequence], strict=True):
+            assert items[items.index(query) + 1] == tuple(target.flatten().tolist())
+    assert batch.times.tolist() == [5] * 5
+
+
+def test_sort_is_exercised_on_shorter_lists_and_asks_for_all_of_them():
+    task = PrioritySort(20).exercise(length=4, questions=1)
+    assert len(task.episodes(STREAM, 0, 2).batch(0, 4).queries[0]) == 4
+
+
+@pytest.mark.parametrize("questions", [0, 10])
+def test_impossible_numbers_of_questions_are_refused(questions):
+    with pytest.raises(UsageError, match="give 1 to 9"):
+        AssociativeRecall(10, questions)
+
+
 @pytest.mark.parametrize("task", TASKS, ids=name_of)
 def test_batches_have_the_shapes_the_task_states(task: Task):
     batch = task.episodes(STREAM, 7, 3).batch(0, task.episode_length)

@@ -149,10 +149,13 @@ class Task(Protocol):
 
 
 class SequenceTask(Task, Protocol):
-    """A task that asks after its sequence, of any length."""
+    """A task that asks after its sequence, and can be practised on easier ones."""
 
-    def of_length(self, length: int) -> SequenceTask:
-        """The same task with sequences of ``length`` items."""
+    def exercise(self, length: int, questions: int) -> SequenceTask:
+        """For training: sequences of ``length`` items, at most ``questions`` about each.
+
+        Tasks whose answer is a whole sequence always ask for all of it.
+        """
 
 
 def check_piece(start: int, stop: int, length: int) -> None:
@@ -175,3 +178,9 @@ def check_times(times: Tensor, steps: int) -> Tensor:
             f"give non-decreasing steps between 0 and {steps - 1}"
         )
     return times
+
+
+def check_questions(questions: int, length: int) -> None:
+    """A list of ``length`` items has one question less: which item followed this one?"""
+    if not 1 <= questions < length:
+        raise UsageError(f"{questions} questions about {length} items: give 1 to {length - 1}")

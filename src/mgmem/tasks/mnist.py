@@ -7,7 +7,6 @@ and a split draws from its own images only.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +14,14 @@ import torch
 from torch import Tensor
 
 from mgmem.errors import UsageError
-from mgmem.tasks.base import Batch, Reads, Shapes
+from mgmem.tasks.base import Batch, Reads, Shapes, check_questions
 from mgmem.tasks.losses import class_loss
 from mgmem.tasks.mnist_data import VALID_IMAGES, load_digits
 from mgmem.tasks.scores import ClassErrorScore
-from mgmem.tasks.seeds import Ints, SeedStream, below, distinct, draw
+from mgmem.tasks.seeds import Ints, SeedStream, distinct
 from mgmem.tasks.sequence import SequenceEpisodes
 
 CLASSES = 10
-_SameTask = TypeVar("_SameTask", bound="_DigitTask")
 
 
 @dataclass(frozen=True)
@@ -51,10 +49,6 @@ class _DigitTask:
         """Number of images."""
         return self.length
 
-    def of_length(self: _SameTask, length: int) -> _SameTask:
-        """The same task with another number of items."""
-        return replace(self, length=length)
-
     def loss(self, answers: tuple[Tensor, ...], batch: Batch) -> Tensor:
         """Softmax cross-entropy, mean over answers."""
         return class_loss(answers, batch)
@@ -69,11 +63,21 @@ class MnistRecall(_DigitTask):
     """L images, then one of the first L - 1 again: the class of the image that followed it."""
 
     length: int = 10
+    questions: int = 1
+    """Different questions about each sequence; the task proper asks one."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_questions(self.questions, self.length)
 
     @property
     def name(self) -> str:
         """mnist-recall."""
         return "mnist-recall"
+
+    def exercise(self, length: int, questions: int) -> MnistRecall:
+        """The same task with another number of images, and of questions about each sequence."""
+        return replace(self, length=length, questions=min(questions, length - 1))
 
     def episodes(self, stream: SeedStream, first: int, count: int) -> SequenceEpisodes:
         """Fresh draws from the images of the stream's split."""
@@ -81,12 +85,12 @@ class MnistRecall(_DigitTask):
         digits = load_digits(stream.split)
         numbers = distinct(keys, "images", self.length, len(digits))
         inputs = _gather(digits.images, numbers)
-        named = below(draw(keys, "image recall question", 0), self.length - 1)
+        named = distinct(keys, "image recall question", self.questions, self.length - 1)
         column = np.arange(count)
         return SequenceEpisodes(
             inputs=inputs,
-            queries=inputs[named, column][None],
-            targets=torch.from_numpy(digits.labels[numbers[named + 1, column]][None]),
+            queries=inputs[named, column],
+            targets=torch.from_numpy(digits.labels[numbers[named + 1, column]]),
             first=first,
         )
 
@@ -101,6 +105,10 @@ class MnistSort(_DigitTask):
     def name(self) -> str:
         """mnist-sort."""
         return "mnist-sort"
+
+    def exercise(self, length: int, questions: int) -> MnistSort:
+        """The same task with another number of images."""
+        return replace(self, length=length)
 
     def episodes(self, stream: SeedStream, first: int, count: int) -> SequenceEpisodes:
         """Fresh draws from the images of the stream's split."""

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from mgmem.errors import UsageError
-from mgmem.tasks.base import Batch, Reads, Shapes
+from mgmem.tasks.base import Batch, Reads, Shapes, check_questions
 from mgmem.tasks.losses import bits_loss
 from mgmem.tasks.scores import BitErrorScore
-from mgmem.tasks.seeds import SeedStream, below, distinct, draw
+from mgmem.tasks.seeds import SeedStream, distinct
 from mgmem.tasks.sequence import SequenceEpisodes
 
 
@@ -24,12 +24,15 @@ class AssociativeRecall:
     """
 
     length: int = 10
+    questions: int = 1
+    """Different questions about each sequence; the task proper asks one."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.length <= 2**9:
             raise UsageError(
                 f"the length is {self.length}: give 2 to 512, the number of different items"
             )
+        check_questions(self.questions, self.length)
 
     @property
     def name(self) -> str:
@@ -51,9 +54,9 @@ class AssociativeRecall:
         """Number of items."""
         return self.length
 
-    def of_length(self, length: int) -> AssociativeRecall:
-        """The same task with another number of items."""
-        return replace(self, length=length)
+    def exercise(self, length: int, questions: int) -> AssociativeRecall:
+        """The same task with another number of items, and of questions about each sequence."""
+        return replace(self, length=length, questions=min(questions, length - 1))
 
     def episodes(self, stream: SeedStream, first: int, count: int) -> SequenceEpisodes:
         """Fresh items and a question."""
@@ -61,12 +64,12 @@ class AssociativeRecall:
         numbers = distinct(keys, "recall items", self.length, 2**9)
         bits = (numbers[:, :, None] >> np.arange(9)) & 1
         items = bits.astype(np.float32).reshape(self.length, count, 1, 3, 3)
-        named = below(draw(keys, "recall question", 0), self.length - 1)
+        named = distinct(keys, "recall question", self.questions, self.length - 1)
         column = np.arange(count)
         return SequenceEpisodes(
             inputs=torch.from_numpy(items),
-            queries=torch.from_numpy(items[named, column][None]),
-            targets=torch.from_numpy(items[named + 1, column][None]),
+            queries=torch.from_numpy(items[named, column]),
+            targets=torch.from_numpy(items[named + 1, column]),
             first=first,
         )
 

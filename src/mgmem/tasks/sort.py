@@ -53,7 +53,7 @@ class PrioritySort:
         """Number of items."""
         return self.length
 
-    def of_length(self, length: int) -> PrioritySort:
+    def exercise(self, length: int, questions: int) -> PrioritySort:
         """The same task with another number of items."""
         return replace(self, length=length)
 

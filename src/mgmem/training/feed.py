@@ -109,7 +109,7 @@ class WholeFeed:
         self, task: SequenceTask, stream: SeedStream, recipe: Recipe, share: Share
     ) -> None:
         self._task, self._stream, self._share = task, stream, share
-        self._count = recipe.batch
+        self._count, self._questions = recipe.batch, recipe.questions
         self.horizon = Horizon(recipe, task.episode_length)
         self._updates = 0
         self.steps = 0
@@ -117,7 +117,7 @@ class WholeFeed:
     def next(self) -> Batch:
         """The next ``batch`` sequences, whole."""
         first, count = self._share.of(self._updates * self._count, self._count)
-        task = self._task.of_length(self.horizon.steps)
+        task = self._task.exercise(self.horizon.steps, self._questions)
         episodes = task.episodes(self._stream, first, count)
         self._updates += 1
         self.steps += episodes.length

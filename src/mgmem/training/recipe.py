@@ -21,6 +21,8 @@ class Recipe:
     """Steps of truncated back-propagation; the state is carried on to the next chunk."""
     query_share: float = 0.25
     """Share of a chunk's steps after which a query is asked (tasks that read during)."""
+    questions: int = 1
+    """Questions about each training sequence, or as many as there are (recall tasks)."""
     groups: int = 4
     """The batch is cut into so many groups at different places of their episodes."""
     optimizer: Literal["adamw", "muon", "rmsprop"] = "adamw"
@@ -55,7 +57,10 @@ class Recipe:
     """Validation episodes in each of them."""
 
     def __post_init__(self) -> None:
-        positive = ("updates", "batch", "chunk", "groups", "evaluate_every", "evaluate_episodes")
+        positive = (
+            "updates", "batch", "chunk", "questions", "groups", "evaluate_every",
+            "evaluate_episodes",
+        )  # fmt: skip
         for name in positive:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}: give at least 1")
