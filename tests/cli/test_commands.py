@@ -81,6 +81,17 @@ def test_a_record_holds_command_seed_budget_curve_and_metrics(run_folder, tmp_pa
     assert record.steps_to("f", 1.1) is None
 
 
+def test_the_record_of_a_stopped_run_says_how_far_it_went(tmp_path):
+    folder = tmp_path / "run"
+    arguments = ["train", "mapping-9", "--folder", str(folder), "--updates", "9", *QUICK]
+    assert main([*arguments, "--max-updates", "2"]) == 0
+    arguments = ["evaluate", str(folder), "--episodes", "6", "--quiet", "--record"]
+    assert main([*arguments, "--results", str(tmp_path / "results")]) == 0
+    (record,) = load_records(tmp_path / "results")
+    assert record.updates == 2
+    assert record.command.endswith("--max-updates 2")
+
+
 def test_a_record_needs_a_run(run_folder, capsys):
     weights = str(run_folder / "best.safetensors")
     assert main(["evaluate", weights, "--episodes", "4", "--quiet", "--record"]) == 2

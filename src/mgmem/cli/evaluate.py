@@ -136,20 +136,12 @@ def _record(
     content, _ = checkpoint.newest(folder) if folder.is_dir() else (None, [])
     if content is None:
         raise UsageError("--record needs a run folder with a checkpoint, for its curve and budget")
-    default = asdict(experiment.recipe(about["recipe"]))
-    changed = {k: v for k, v in content["recipe"].items() if default.get(k) != v}
-    command = ["mgmem", "train", experiment.name, "--recipe", about["recipe"]]
-    command += ["--seed", str(about["seed"])]
-    if about.get("task"):
-        command += ["--task", *(f"{name}={value}" for name, value in about["task"].items())]
-    for key, value in changed.items():
-        command += [f"--{key.replace('_', '-')}", str(value)]
     progress = content["progress"]
     return rec.Record(
         experiment=experiment.name,
         recipe=about["recipe"],
         seed=about["seed"],
-        command=shlex.join(command),
+        command=_train_command(experiment, about, content["recipe"], progress["update"]),
         settings=content["recipe"],
         commit=rec.commit(),
         date=rec.today(),
@@ -163,3 +155,20 @@ def _record(
         episodes=options.episodes,
         metrics={name: asdict(estimate) for name, estimate in metrics.items()},
     )
+
+
+def _train_command(
+    experiment: Experiment, about: dict[str, Any], settings: dict[str, Any], updates: int
+) -> str:
+    """The command that trains these weights again, as far as they were trained."""
+    command = ["mgmem", "train", experiment.name, "--recipe", about["recipe"]]
+    command += ["--seed", str(about["seed"])]
+    if about.get("task"):
+        command += ["--task", *(f"{name}={value}" for name, value in about["task"].items())]
+    default = asdict(experiment.recipe(about["recipe"]))
+    for key, value in settings.items():
+        if default.get(key) != value:
+            command += [f"--{key.replace('_', '-')}", str(value)]
+    if updates < settings["updates"]:
+        command += ["--max-updates", str(updates)]
+    return shlex.join(command)
