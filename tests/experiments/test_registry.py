@@ -162,7 +162,7 @@ def test_options_change_the_task_and_add_a_reader_for_each_kind_of_query():
 
 def test_recipes_are_called_fast_and_paper():
     experiment = find("mapping-15-small")
-    assert experiment.recipe("fast").optimizer == "adamw"
+    assert experiment.recipe("fast").optimizer == "muon"
     paper = experiment.recipe("paper")
     assert (paper.optimizer, paper.chunk, paper.batch, paper.lr) == ("rmsprop", 20, 32, 1e-3)
     assert paper.query_share == 1.0
