@@ -5,12 +5,14 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from mgmem.bench.measure import multiply_adds
 from mgmem.cli import main
 from mgmem.experiments import find, records
 from mgmem.experiments.records import Record, load_records
 from mgmem.training.checkpoint import newest
+from mgmem.training.weights import load_weights
 
 QUICK = [
     "--batch", "4", "--groups", "2", "--chunk", "6", "--horizon", "6", "--evaluate-every", "2",
@@ -36,6 +38,39 @@ def test_train_goes_on_with_the_same_command(run_folder, tmp_path):
     assert newest(tmp_path)[0]["progress"]["update"] == 2
     assert main(arguments) == 0
     assert newest(tmp_path)[0]["progress"]["update"] == 4
+
+
+def test_training_can_start_from_trained_weights_and_counts_on(run_folder, tmp_path):
+    more = ["train", "mapping-9", "--updates", "2", *QUICK, "--lr", "1e-9", "--average", "0"]
+    folder = tmp_path / "more"
+    assert main([*more, "--start", str(run_folder), "--folder", str(folder)]) == 0
+    old, new = newest(run_folder)[0], newest(folder)[0]
+    (point,) = new["progress"]["curve"]
+    assert point["update"] == 4 + 2
+    assert point["steps"] == old["feed"]["steps"] + new["feed"]["steps"]
+    assert point["seconds"] > old["progress"]["seconds"]
+    kept = load_weights(run_folder / "best.safetensors")[0]
+    for name, weight in load_weights(folder / "best.safetensors")[0].items():
+        torch.testing.assert_close(weight, kept[name], atol=1e-6, rtol=0)
+    arguments = ["evaluate", str(folder), "--episodes", "6", "--quiet", "--record"]
+    assert main([*arguments, "--results", str(tmp_path / "results")]) == 0
+    (record,) = load_records(tmp_path / "results")
+    assert record.updates == 4 + 2
+    assert f"--start {run_folder}" in record.command
+
+
+def test_published_weights_say_what_they_took_and_others_can_not_be_started_from(
+    run_folder, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(records, "weights_folder", lambda: tmp_path / "weights")
+    assert main(["evaluate", str(run_folder), "--publish", "--episodes", "6", "--quiet"]) == 0
+    published = tmp_path / "weights" / "mapping-9.safetensors"
+    assert load_weights(published)[1]["trained"]["updates"] == 4
+    alone = tmp_path / "alone.safetensors"
+    alone.write_bytes((run_folder / "best.safetensors").read_bytes())
+    arguments = ["train", "mapping-9", "--start", str(alone), "--folder", str(tmp_path / "run")]
+    assert main([*arguments, *QUICK]) == 2
+    assert "how long it was trained" in capsys.readouterr().err
 
 
 def test_evaluate_prints_each_metric_with_its_interval(run_folder, capsys):

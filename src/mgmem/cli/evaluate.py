@@ -20,6 +20,7 @@ from mgmem.tasks.base import Estimate, Task
 from mgmem.tasks.seeds import SeedStream
 from mgmem.training import checkpoint
 from mgmem.training.evaluation import TEST_SEED, evaluate
+from mgmem.training.loop import Budget, spent_budget
 from mgmem.training.weights import fill, load_weights, save_weights
 
 
@@ -61,6 +62,8 @@ def run(arguments: Sequence[str]) -> None:
     if options.publish:
         target = rec.weights_folder() / f"{experiment.name}.safetensors"
         target.parent.mkdir(exist_ok=True)
+        trained = trained_so_far(path, about)
+        about = about if trained is None else {**about, "trained": asdict(trained)}
         save_weights(target, model.state_dict(), about, half=options.half)
         print(f"published as the weights of {experiment.name}")
 
@@ -97,6 +100,16 @@ def load_model(path: Path) -> tuple[Experiment, Task, nn.Module, dict[str, Any]]
     task, model = experiment.build(options=about.get("task"))
     fill(model, weights, path)
     return experiment, task, model.eval(), about
+
+
+def trained_so_far(path: Path, about: dict[str, Any]) -> Budget | None:
+    """What weights were trained with: as they say, or as their run folder does; else None."""
+    if "trained" in about:
+        return Budget(**about["trained"])
+    content, _ = checkpoint.newest(path.parent)
+    if content is None:
+        return None
+    return spent_budget(content["progress"], content["feed"]["steps"])
 
 
 def score(model: nn.Module, task: Task, episodes: int, quiet: bool) -> dict[str, Estimate]:
@@ -137,6 +150,7 @@ def _record(
     if content is None:
         raise UsageError("--record needs a run folder with a checkpoint, for its curve and budget")
     progress = content["progress"]
+    spent = spent_budget(progress, content["feed"]["steps"])
     return rec.Record(
         experiment=experiment.name,
         recipe=about["recipe"],
@@ -148,9 +162,9 @@ def _record(
         machine=rec.machine(),
         parameters=count_parameters(model),
         cells=int(model.cells),  # type: ignore[arg-type]
-        updates=progress["update"],
-        steps=content["feed"]["steps"],
-        seconds=round(progress["seconds"], 1),
+        updates=spent.updates,
+        steps=spent.steps,
+        seconds=round(spent.seconds, 1),
         curve=progress["curve"],
         episodes=options.episodes,
         metrics={name: asdict(estimate) for name, estimate in metrics.items()},
@@ -165,6 +179,8 @@ def _train_command(
     command += ["--seed", str(about["seed"])]
     if about.get("task"):
         command += ["--task", *(f"{name}={value}" for name, value in about["task"].items())]
+    if about.get("start"):
+        command += ["--start", about["start"]]
     default = asdict(experiment.recipe(about["recipe"]))
     for key, value in settings.items():
         if default.get(key) != value:

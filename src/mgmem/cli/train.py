@@ -12,13 +12,16 @@ from typing import Annotated, Any, Literal
 
 import torch
 import tyro
+from torch import nn
 
+from mgmem.cli.evaluate import locate, trained_so_far
 from mgmem.errors import UsageError
 from mgmem.experiments import Experiment, find
 from mgmem.training.distributed import processes
-from mgmem.training.loop import Limits, Trainer
+from mgmem.training.loop import Budget, Limits, Trainer
 from mgmem.training.progress import Reporter
 from mgmem.training.recipe import Recipe
+from mgmem.training.weights import fill, load_weights
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Train:
     """Settings to start from: ours, or the paper's. The defaults below are this recipe's."""
     seed: int = 0
     """Seed of the initial weights and of the stream of training episodes."""
+    start: str | None = None
+    """Start from trained weights: an experiment's name (shipped), a run folder or a file."""
     folder: Path | None = None
     """Run folder for checkpoints and logs; default runs/NAME-RECIPE-SEED."""
     resume: bool = True
@@ -57,6 +62,7 @@ def run(arguments: Sequence[str]) -> None:
     options = _parse(arguments)
     experiment = find(options.name)
     task, model = experiment.build(options.seed, parse_changes(options.task))
+    before = None if options.start is None else _start_from(options.start, model)
     score = task.new_score()
     until = parse_goal(options.until, score.key, score.higher_is_better)
     limits = Limits(options.max_updates, options.max_minutes, until, options.checkpoint_seconds)
@@ -75,6 +81,7 @@ def run(arguments: Sequence[str]) -> None:
                 about(experiment, options),
                 seed=options.seed,
                 share=share,
+                before=before,
                 reporter=reporter,
             )
             progress = trainer.run(limits)
@@ -94,7 +101,19 @@ def about(experiment: Experiment, options: Train) -> dict[str, Any]:
         "recipe": options.recipe,
         "seed": options.seed,
         **({"task": changes} if changes else {}),
+        **({"start": options.start} if options.start else {}),
     }
+
+
+def _start_from(what: str, model: nn.Module) -> Budget:
+    """Fill the model with trained weights; what they took counts on."""
+    path = locate(what)
+    weights, origin = load_weights(path)
+    fill(model, weights, path)
+    before = trained_so_far(path, origin)
+    if before is None:
+        raise UsageError(f"--start {what}: {path} does not say how long it was trained")
+    return before
 
 
 def parse_changes(words: Sequence[str]) -> dict[str, str]:

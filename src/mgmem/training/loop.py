@@ -44,6 +44,15 @@ class Limits:
 
 
 @dataclass
+class Budget:
+    """What training took."""
+
+    updates: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
 class _Progress:
     """What a run has been through; part of the checkpoint."""
 
@@ -51,6 +60,8 @@ class _Progress:
     seconds: float = 0.0
     best: float | None = None
     curve: list[dict[str, float]] = field(default_factory=list)
+    before: dict[str, Any] = field(default_factory=lambda: asdict(Budget()))
+    """Budget of the weights that the run started from; the curve goes on from there."""
 
 
 class Trainer:
@@ -66,14 +77,16 @@ class Trainer:
         *,
         seed: int = 0,
         share: Share | None = None,
+        before: Budget | None = None,
         reporter: Reporter,
     ) -> None:
+        """``before``: what the model's weights were already trained with, if they were."""
         self.model, self.task, self.recipe, self.folder = model, task, recipe, folder
         self.about, self.share, self.reporter = about, share or Share(), reporter
         self.feed = make_feed(task, seed, recipe, self.share)
         self.optimizer = build_optimizer(model, recipe)
         self.average = WeightAverage(model, recipe.average) if recipe.average else None
-        self.progress = _Progress()
+        self.progress = _Progress(before=asdict(before or Budget()))
         self._state: Any = None
         self._call: nn.Module = model
         if self.share.world > 1:
@@ -186,10 +199,11 @@ class Trainer:
             if score.higher_is_better
             else (self.progress.best is None or value < self.progress.best)
         )
+        spent = spent_budget(asdict(self.progress), self.feed.steps)
         point = {
-            "update": self.progress.update,
-            "steps": self.feed.steps,
-            "seconds": round(self.progress.seconds, 1),
+            "update": spent.updates,
+            "steps": spent.steps,
+            "seconds": round(spent.seconds, 1),
             "loss": self._recent_loss,
             **{name: estimate.value for name, estimate in score.result().items()},
         }
@@ -285,6 +299,16 @@ class Trainer:
                         f"{self.folder} holds a run with {key} = {old}, now it is {value}: "
                         "give the old value, or another --folder"
                     )
+
+
+def spent_budget(progress: dict[str, Any], steps: int) -> Budget:
+    """All that a run's weights took, what they started from included; from its checkpoint."""
+    before = Budget(**progress.get("before", {}))
+    return Budget(
+        before.updates + progress["update"],
+        before.steps + steps,
+        before.seconds + progress["seconds"],
+    )
 
 
 @contextmanager
