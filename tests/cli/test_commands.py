@@ -56,7 +56,10 @@ def test_training_can_start_from_trained_weights_and_counts_on(run_folder, tmp_p
     assert main([*arguments, "--results", str(tmp_path / "results")]) == 0
     (record,) = load_records(tmp_path / "results")
     assert record.updates == 4 + 2
-    assert f"--start {run_folder}" in record.command
+    assert "--start runs/mapping-9 " in record.command
+    (earlier,) = record.earlier
+    assert earlier.startswith("mgmem train mapping-9 --recipe fast --seed 0 --updates 4 ")
+    assert earlier.endswith("--folder runs/mapping-9")
 
 
 def test_published_weights_say_what_they_took_and_others_can_not_be_started_from(

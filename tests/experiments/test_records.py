@@ -21,6 +21,9 @@ def test_a_record_s_command_gives_the_settings_it_was_trained_with(record):
     settings = asdict(options.settings)
     # A setting younger than the record had no effect then: its default has none now.
     assert {name: settings[name] for name in record.settings} == record.settings
+    for earlier in record.earlier:
+        program, verb, *words = shlex.split(earlier)
+        assert (program, verb, _parse(words).name) == ("mgmem", "train", record.experiment)
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.experiment)

@@ -109,7 +109,10 @@ def trained_so_far(path: Path, about: dict[str, Any]) -> Budget | None:
     content, _ = checkpoint.newest(path.parent)
     if content is None:
         return None
-    return spent_budget(content["progress"], content["feed"]["steps"])
+    spent = spent_budget(content["progress"], content["feed"]["steps"])
+    command = _train_command(about, content["recipe"], content["progress"]["update"])
+    spent.commands = [*spent.commands, f"{command} --folder {_portable(path.parent)}"]
+    return spent
 
 
 def score(model: nn.Module, task: Task, episodes: int, quiet: bool) -> dict[str, Estimate]:
@@ -155,7 +158,7 @@ def _record(
         experiment=experiment.name,
         recipe=about["recipe"],
         seed=about["seed"],
-        command=_train_command(experiment, about, content["recipe"], progress["update"]),
+        command=_train_command(about, content["recipe"], progress["update"]),
         settings=content["recipe"],
         commit=rec.commit(),
         date=rec.today(),
@@ -168,19 +171,20 @@ def _record(
         curve=progress["curve"],
         episodes=options.episodes,
         metrics={name: asdict(estimate) for name, estimate in metrics.items()},
+        earlier=spent.commands,
     )
 
 
-def _train_command(
-    experiment: Experiment, about: dict[str, Any], settings: dict[str, Any], updates: int
-) -> str:
+def _train_command(about: dict[str, Any], settings: dict[str, Any], updates: int) -> str:
     """The command that trains these weights again, as far as they were trained."""
+    experiment = find(about["experiment"])
     command = ["mgmem", "train", experiment.name, "--recipe", about["recipe"]]
     command += ["--seed", str(about["seed"])]
     if about.get("task"):
         command += ["--task", *(f"{name}={value}" for name, value in about["task"].items())]
     if about.get("start"):
-        command += ["--start", about["start"]]
+        start = about["start"]
+        command += ["--start", start if start in EXPERIMENTS else _portable(Path(start))]
     default = asdict(experiment.recipe(about["recipe"]))
     for key, value in settings.items():
         if default.get(key) != value:
@@ -188,3 +192,8 @@ def _train_command(
     if updates < settings["updates"]:
         command += ["--max-updates", str(updates)]
     return shlex.join(command)
+
+
+def _portable(folder: Path) -> str:
+    """A run folder as others would name it, wherever it lay."""
+    return f"runs/{folder.name}"

@@ -47,6 +47,8 @@ class Record:
     """Fresh test episodes behind the metrics."""
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)
     """Metric to value, low and high (95% interval)."""
+    earlier: list[str] = field(default_factory=list)
+    """Commands, in order, that trained the weights that `command` started from."""
 
     def estimate(self, metric: str) -> Estimate:
         """A metric with its interval."""

@@ -45,11 +45,12 @@ class Limits:
 
 @dataclass
 class Budget:
-    """What training took."""
+    """What training took, and the commands that did it."""
 
     updates: int = 0
     steps: int = 0
     seconds: float = 0.0
+    commands: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -302,12 +303,16 @@ class Trainer:
 
 
 def spent_budget(progress: dict[str, Any], steps: int) -> Budget:
-    """All that a run's weights took, what they started from included; from its checkpoint."""
+    """All that a run's weights took, what they started from included; from its checkpoint.
+
+    The commands are those of the runs before.
+    """
     before = Budget(**progress.get("before", {}))
     return Budget(
         before.updates + progress["update"],
         before.steps + steps,
         before.seconds + progress["seconds"],
+        before.commands,
     )
 
 
