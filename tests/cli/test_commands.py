@@ -84,6 +84,15 @@ def test_evaluate_prints_each_metric_with_its_interval(run_folder, capsys):
     assert "[" in printed
 
 
+def test_evaluate_tells_common_from_rare_patches(run_folder, capsys):
+    assert main(["evaluate", str(run_folder), "--episodes", "6", "--quiet", "--patches"]) == 0
+    printed = capsys.readouterr().out
+    assert "patches by how often asked" in printed
+    assert "2 to 10" in printed
+    assert main(["evaluate", "recall-10", "--patches"]) == 2
+    assert "asks for no patches" in capsys.readouterr().err
+
+
 def test_evaluate_gives_the_same_figures_every_time(run_folder, capsys):
     arguments = ["evaluate", str(run_folder / "best.safetensors"), "--episodes", "6", "--quiet"]
     main(arguments)

@@ -13,13 +13,16 @@ import tyro
 from rich.progress import track
 from torch import Tensor, nn
 
+from mgmem.cli.tables import new_table, print_table
 from mgmem.errors import UsageError
 from mgmem.experiments import EXPERIMENTS, Experiment, count_parameters, find
 from mgmem.experiments import records as rec
 from mgmem.tasks.base import Estimate, Task
+from mgmem.tasks.mapping import Mapping
+from mgmem.tasks.patch_scores import PatchScore
 from mgmem.tasks.seeds import SeedStream
 from mgmem.training import checkpoint
-from mgmem.training.evaluation import TEST_SEED, evaluate
+from mgmem.training.evaluation import TEST_SEED, Watch, evaluate
 from mgmem.training.loop import Budget, spent_budget
 from mgmem.training.weights import fill, load_weights, save_weights
 
@@ -38,6 +41,8 @@ class Evaluate:
     """Copy the weights into the package as the experiment's shipped ones."""
     half: bool = False
     """Round the weights to half precision first: the scores are those of the smaller file."""
+    patches: bool = False
+    """Also print the score apart for common and for rare patches (mapping)."""
     results: Path | None = None
     """Folder of records; default: results/ of this repository or package."""
     quiet: bool = False
@@ -53,9 +58,15 @@ def run(arguments: Sequence[str]) -> None:
     experiment, task, model, about = load_model(path)
     if options.half:
         _round_to_half(model)
-    metrics = score(model, task, options.episodes, options.quiet)
+    if options.patches and not isinstance(task, Mapping):
+        raise UsageError(f"--patches: {experiment.name} asks for no patches; mapping does")
+    patches = PatchScore()
+    watch = (patches.add,) if options.patches else ()
+    metrics = score(model, task, options.episodes, options.quiet, *watch)
     for line in comparison(experiment, metrics):
         print(line)
+    if options.patches:
+        _print_patches(patches)
     if options.record:
         folder = options.results or rec.results_folder()
         print(f"recorded in {_record(options, experiment, about, model, metrics).write(folder)}")
@@ -115,8 +126,14 @@ def trained_so_far(path: Path, about: dict[str, Any]) -> Budget | None:
     return spent
 
 
-def score(model: nn.Module, task: Task, episodes: int, quiet: bool) -> dict[str, Estimate]:
-    """Metrics on the first ``episodes`` test episodes."""
+def score(
+    model: nn.Module,
+    task: Task,
+    episodes: int,
+    quiet: bool,
+    watch: Watch = lambda answers, batch: None,
+) -> dict[str, Estimate]:
+    """Metrics on the first ``episodes`` test episodes; ``watch`` sees all answers."""
     done = 0
     total = range(episodes)
     bar = iter(track(total, "evaluating", transient=True, disable=quiet or not sys.stderr.isatty()))
@@ -127,8 +144,16 @@ def score(model: nn.Module, task: Task, episodes: int, quiet: bool) -> dict[str,
             next(bar, None)
             done += 1
 
-    result = evaluate(model, task, SeedStream(TEST_SEED, "test"), episodes, progress=advance)
-    return result.result()
+    stream = SeedStream(TEST_SEED, "test")
+    return evaluate(model, task, stream, episodes, progress=advance, watch=watch).result()
+
+
+def _print_patches(patches: PatchScore) -> None:
+    table = new_table("patches by how often asked", "queries", "precision", "recall", "F")
+    for row in patches.rows():
+        figures = (f"{value:.4f}" for value in (row.precision, row.recall, row.f))
+        table.add_row(row.ranks, f"{row.share:.1%}", *figures)
+    print_table(table)
 
 
 def comparison(experiment: Experiment, metrics: dict[str, Estimate]) -> list[str]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mgmem.tasks.base import Batch, Episodes, Estimate, Reads, Score, Task
 from mgmem.tasks.seeds import SeedStream
 
 TEST_SEED = 20_200_712
 """Root of the validation and test streams: the same fresh episodes for every model."""
+
+
+Watch = Callable[[tuple[Tensor, ...], Batch], None]
+"""Sees the answers (logits) to a batch."""
 
 
 @torch.no_grad()
@@ -25,11 +29,12 @@ def evaluate(
     chunk: int = 32,
     queries: int = 13,
     progress: Callable[[int], None] = lambda done: None,
+    watch: Watch = lambda answers, batch: None,
 ) -> Score:
     """Score ``model`` on the first ``episodes`` episodes of a stream, each from start to end.
 
     Tasks that read during an episode are queried after ``queries`` of its steps, evenly spread
-    and the last among them; others at their natural places.
+    and the last among them; others at their natural places. ``watch`` sees all answers as well.
     """
     score = task.new_score()
     was_training = model.training
@@ -45,6 +50,7 @@ def evaluate(
             )
             if len(piece.times):
                 score.add(answers, piece)
+                watch(answers, piece)
         progress(first + count)
     model.train(was_training)
     return score
