@@ -45,7 +45,8 @@ def test_training_can_start_from_trained_weights_and_counts_on(run_folder, tmp_p
     folder = tmp_path / "more"
     assert main([*more, "--start", str(run_folder), "--folder", str(folder)]) == 0
     old, new = newest(run_folder)[0], newest(folder)[0]
-    (point,) = new["progress"]["curve"]
+    *earlier_points, point = new["progress"]["curve"]
+    assert earlier_points == old["progress"]["curve"]
     assert point["update"] == 4 + 2
     assert point["steps"] == old["feed"]["steps"] + new["feed"]["steps"]
     assert point["seconds"] > old["progress"]["seconds"]
@@ -57,8 +58,9 @@ def test_training_can_start_from_trained_weights_and_counts_on(run_folder, tmp_p
     (record,) = load_records(tmp_path / "results")
     assert record.updates == 4 + 2
     assert "--start runs/mapping-9 " in record.command
+    assert [point["update"] for point in record.curve] == [2, 4, 6]
     (earlier,) = record.earlier
-    assert earlier.startswith("mgmem train mapping-9 --recipe fast --seed 0 --updates 4 ")
+    assert all(f"--{name.replace('_', '-')} " in earlier for name in old["recipe"])
     assert earlier.endswith("--folder runs/mapping-9")
 
 

@@ -121,7 +121,8 @@ def trained_so_far(path: Path, about: dict[str, Any]) -> Budget | None:
     if content is None:
         return None
     spent = spent_budget(content["progress"], content["feed"]["steps"])
-    command = _train_command(about, content["recipe"], content["progress"]["update"])
+    # With every setting: this command has to mean the same when the defaults have changed.
+    command = _train_command(about, content["recipe"], content["progress"]["update"], whole=True)
     spent.commands = [*spent.commands, f"{command} --folder {_portable(path.parent)}"]
     return spent
 
@@ -200,8 +201,13 @@ def _record(
     )
 
 
-def _train_command(about: dict[str, Any], settings: dict[str, Any], updates: int) -> str:
-    """The command that trains these weights again, as far as they were trained."""
+def _train_command(
+    about: dict[str, Any], settings: dict[str, Any], updates: int, whole: bool = False
+) -> str:
+    """The command that trains these weights again, as far as they were trained.
+
+    whole: with all settings, also those that are the defaults.
+    """
     experiment = find(about["experiment"])
     command = ["mgmem", "train", experiment.name, "--recipe", about["recipe"]]
     command += ["--seed", str(about["seed"])]
@@ -212,7 +218,7 @@ def _train_command(about: dict[str, Any], settings: dict[str, Any], updates: int
         command += ["--start", start if start in EXPERIMENTS else _portable(Path(start))]
     default = asdict(experiment.recipe(about["recipe"]))
     for key, value in settings.items():
-        if default.get(key) != value:
+        if whole or default.get(key) != value:
             command += [f"--{key.replace('_', '-')}", str(value)]
     if updates < settings["updates"]:
         command += ["--max-updates", str(updates)]

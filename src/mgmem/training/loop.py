@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -45,11 +45,12 @@ class Limits:
 
 @dataclass
 class Budget:
-    """What training took, and the commands that did it."""
+    """What training took, how it went, and the commands that did it."""
 
     updates: int = 0
     steps: int = 0
     seconds: float = 0.0
+    curve: list[dict[str, float]] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
 
 
@@ -62,7 +63,7 @@ class _Progress:
     best: float | None = None
     curve: list[dict[str, float]] = field(default_factory=list)
     before: dict[str, Any] = field(default_factory=lambda: asdict(Budget()))
-    """Budget of the weights that the run started from; the curve goes on from there."""
+    """Budget of the weights that the run started from, whose curve goes on in `curve`."""
 
 
 class Trainer:
@@ -87,7 +88,8 @@ class Trainer:
         self.feed = make_feed(task, seed, recipe, self.share)
         self.optimizer = build_optimizer(model, recipe)
         self.average = WeightAverage(model, recipe.average) if recipe.average else None
-        self.progress = _Progress(before=asdict(before or Budget()))
+        before = before or Budget()
+        self.progress = _Progress(curve=before.curve, before=asdict(replace(before, curve=[])))
         self._state: Any = None
         self._call: nn.Module = model
         if self.share.world > 1:
@@ -312,6 +314,7 @@ def spent_budget(progress: dict[str, Any], steps: int) -> Budget:
         before.updates + progress["update"],
         before.steps + steps,
         before.seconds + progress["seconds"],
+        progress["curve"],
         before.commands,
     )
 
