@@ -123,7 +123,7 @@ def trained_so_far(path: Path, about: dict[str, Any]) -> Budget | None:
     spent = spent_budget(content["progress"], content["feed"]["steps"])
     # With every setting: this command has to mean the same when the defaults have changed.
     command = _train_command(about, content["recipe"], content["progress"]["update"], whole=True)
-    spent.commands = [*spent.commands, f"{command} --folder {_portable(path.parent)}"]
+    spent.commands = [*spent.commands, f"{command} --folder {portable(path.parent)}"]
     return spent
 
 
@@ -214,8 +214,7 @@ def _train_command(
     if about.get("task"):
         command += ["--task", *(f"{name}={value}" for name, value in about["task"].items())]
     if about.get("start"):
-        start = about["start"]
-        command += ["--start", start if start in EXPERIMENTS else _portable(Path(start))]
+        command += ["--start", about["start"]]
     default = asdict(experiment.recipe(about["recipe"]))
     for key, value in settings.items():
         if whole or default.get(key) != value:
@@ -225,6 +224,6 @@ def _train_command(
     return shlex.join(command)
 
 
-def _portable(folder: Path) -> str:
+def portable(folder: Path) -> str:
     """A run folder as others would name it, wherever it lay."""
     return f"runs/{folder.name}"

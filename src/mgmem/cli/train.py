@@ -14,9 +14,9 @@ import torch
 import tyro
 from torch import nn
 
-from mgmem.cli.evaluate import locate, trained_so_far
+from mgmem.cli.evaluate import locate, portable, trained_so_far
 from mgmem.errors import UsageError
-from mgmem.experiments import Experiment, find
+from mgmem.experiments import EXPERIMENTS, Experiment, find
 from mgmem.training.distributed import processes
 from mgmem.training.loop import Budget, Limits, Trainer
 from mgmem.training.progress import Reporter
@@ -95,13 +95,15 @@ def run(arguments: Sequence[str]) -> None:
 
 def about(experiment: Experiment, options: Train) -> dict[str, Any]:
     """What identifies a run; travels with its checkpoints and weights."""
-    changes = parse_changes(options.task)
+    changes, start = parse_changes(options.task), options.start
+    if start is not None and start not in EXPERIMENTS:
+        start = portable(Path(start))
     return {
         "experiment": experiment.name,
         "recipe": options.recipe,
         "seed": options.seed,
         **({"task": changes} if changes else {}),
-        **({"start": options.start} if options.start else {}),
+        **({"start": start} if start else {}),
     }
 
 
