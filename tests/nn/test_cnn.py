@@ -69,11 +69,31 @@ def test_norm_follows_the_relu() -> None:
     assert all(norm.eps == 0.001 for norm in network.layers[0].norm.levels)
 
 
-def test_weights_and_biases_start_uniform_within_the_root_of_the_fan_in() -> None:
-    network = MultigridCNN(16, "0:64")
+def test_weights_start_with_variance_two_over_the_fan_in_and_biases_at_zero() -> None:
+    layer = MultigridCNN(16, "0:64").layers[0]
+    weight = layer.weights[0].detach()
+    assert abs(float(weight.var()) * (16 * 9) / 2 - 1) < 0.1
+    assert not layer.biases[0].detach().any()
+
+
+def test_the_references_start_is_uniform_within_the_root_of_the_fan_in() -> None:
+    layer = MultigridCNN(16, "0:64").layers[0]
+    layer.reset_parameters("reference")
     bound = 1 / (16 * 9) ** 0.5
-    for tensor in (network.layers[0].weights[0], network.layers[0].biases[0]):
+    for tensor in (layer.weights[0], layer.biases[0]):
         assert 0.9 * bound < float(tensor.detach().abs().max()) <= bound
+
+
+def test_a_signal_keeps_its_size_through_ten_layers_where_the_references_start_loses_it() -> None:
+    x = torch.randn(64, 16, 3, 3)
+    network = MultigridCNN(16, " ".join(["0:64"] * 10), residual=False)
+    spread = {}
+    for init in ("he", "reference"):
+        for layer in network.layers:
+            layer.reset_parameters(init)
+        spread[init] = float(network(x)[0].detach().std(0).mean())
+    assert 0.01 < spread["he"] < 1  # zeros around a 3x3 grid take their part
+    assert spread["reference"] < 0.001 * spread["he"]
 
 
 def test_residuals_join_every_second_layer() -> None:

@@ -17,6 +17,7 @@ from torch import nn
 from mgmem.cli.evaluate import locate, portable, trained_so_far
 from mgmem.errors import UsageError
 from mgmem.experiments import EXPERIMENTS, Experiment, find
+from mgmem.nn.conv import MultigridConv
 from mgmem.training.distributed import processes
 from mgmem.training.loop import Budget, Limits, Trainer
 from mgmem.training.progress import Reporter
@@ -62,6 +63,7 @@ def run(arguments: Sequence[str]) -> None:
     options = _parse(arguments)
     experiment = find(options.name)
     task, model = experiment.build(options.seed, parse_changes(options.task))
+    _initialise(model, options)
     before = None if options.start is None else _start_from(options.start, model)
     score = task.new_score()
     until = parse_goal(options.until, score.key, score.higher_is_better)
@@ -105,6 +107,17 @@ def about(experiment: Experiment, options: Train) -> dict[str, Any]:
         **({"task": changes} if changes else {}),
         **({"start": start} if start else {}),
     }
+
+
+def _initialise(model: nn.Module, options: Train) -> None:
+    """Start the MG-conv layers as the recipe says; the model has them as the library does."""
+    if options.settings.init == "he":
+        return
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(options.seed)
+        for module in model.modules():
+            if isinstance(module, MultigridConv):
+                module.reset_parameters(options.settings.init)
 
 
 def _start_from(what: str, model: nn.Module) -> Budget:

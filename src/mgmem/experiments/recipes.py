@@ -10,6 +10,7 @@ from mgmem.training.recipe import Recipe
 # over the first million time steps (50,000 updates) of 8 million, a query at every step, truncation
 # after 20 steps, all sequences of a batch in lockstep.
 PAPER_MAPPING = Recipe(
+    init="reference",
     updates=400_000,
     batch=32,
     chunk=20,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,11 +16,16 @@ from mgmem.nn import recorded
 from mgmem.pyramid import Pyramid
 from mgmem.spec import LayerSpec, MeshSpec, as_layer, as_mesh, conv_costs, cost_table, grid_shape
 
+Init = Literal["he", "reference"]
+
 
 class MultigridConv(nn.Module):
     """One MG-conv layer: each level convolves its neighbours below; bias, ReLU, optional norm.
 
-    Weights and biases start uniform in ±1/sqrt(fan-in), as in the reference.
+    Weights start as He et al. (2015) have it, so that what a ReLU halves is made good. The
+    reference's narrower start loses five sixths of the variance in each layer, and in layers of
+    four channels ReLUs that never open again soon leave one path or none: see
+    ``reset_parameters``.
     """
 
     def __init__(
@@ -43,11 +49,26 @@ class MultigridConv(nn.Module):
             weight = torch.empty(
                 layer.channels, fan_in, *[kernel] * dims, device=device, dtype=dtype
             )
-            bound = 1 / math.sqrt(fan_in * kernel**dims)
-            self.weights.append(nn.Parameter(nn.init.uniform_(weight, -bound, bound)))
+            self.weights.append(nn.Parameter(weight))
             bias = torch.empty(layer.channels, device=device, dtype=dtype)
-            self.biases.append(nn.Parameter(nn.init.uniform_(bias, -bound, bound)))
+            self.biases.append(nn.Parameter(bias))
+        self.reset_parameters()
         self.norm = PyramidNorm(layer, dims, device, dtype) if norm else None
+
+    def reset_parameters(self, init: Init = "he") -> None:
+        """Start afresh.
+
+        "he": normal weights of variance 2 / fan-in, biases 0; "reference": weights and biases
+        uniform in ±1/sqrt(fan-in), as the reference has them.
+        """
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            if init == "he":
+                nn.init.kaiming_normal_(weight, nonlinearity="relu")
+                nn.init.zeros_(bias)
+            else:
+                bound = 1 / math.sqrt(weight[0].numel())
+                nn.init.uniform_(weight, -bound, bound)
+                nn.init.uniform_(bias, -bound, bound)
 
     def forward(self, inputs: Pyramid) -> Pyramid:
         """Grids (N, channels below, *space) to grids (N, channels, *space)."""

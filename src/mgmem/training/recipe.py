@@ -13,6 +13,8 @@ from mgmem.errors import UsageError
 class Recipe:
     """Settings of one training run; the same recipe and seed give the same weights."""
 
+    init: Literal["he", "reference"] = "he"
+    """How MG-conv layers start: scaled for ReLUs, or narrower, as in the reference."""
     updates: int = 10_000
     """Length of the run, and of the learning rate schedule, in optimiser updates."""
     batch: int = 32
