@@ -22,11 +22,14 @@ VARIANTS = [
     Mapping(13, queries=(3, 9)),
     Mapping(17, fov=9, queries=(9,), motion="random", path_length=90),
     Mapping(9, fov=5, queries=(7, 5), motion="random", path_length=40, grid=9),
+    Mapping(15, stretch=40, rare=0.7),
+    Mapping(13, queries=(3, 9), motion="random", path_length=120, stretch=100, rare=1.0),
 ]
 
 
 def name_of(task):
-    return f"{task.world}-{task.fov}-{task.queries}-{task.motion}"
+    stretch = f"-{task.stretch}-{task.rare}" if task.stretch else ""
+    return f"{task.world}-{task.fov}-{task.queries}-{task.motion}{stretch}"
 
 
 class Memory:
@@ -188,6 +191,29 @@ def test_queries_are_drawn_uniformly_among_complete_windows():
     assert abs(counts - 800).max() < 5 * np.sqrt(800)
 
 
+def test_rare_queries_ask_for_every_look_about_equally_often():
+    """All 169 windows seen, 4,000 draws: each of n looks within five deviations of 4,000 / n."""
+    episodes = Mapping(15, rare=1.0).episodes(STREAM, 7, 1)
+    count = 4000
+    patches = episodes.batch(0, 169, torch.full((count,), 168)).queries[0][:, 0, 1].flatten(1)
+    looks, asked = patches.unique(dim=0, return_counts=True)
+    seen = episodes.batch(0, 169).inputs[:, 0, 1].flatten(1).unique(dim=0)
+    assert torch.equal(looks, seen)
+    expected = count / len(seen)
+    assert (asked - expected).abs().max() < 5 * expected**0.5
+
+
+def test_a_stretch_is_a_piece_of_the_path_from_anywhere():
+    whole = Mapping(15).episodes(STREAM, 0, 40).batch(0, 169).inputs
+    pieces = Mapping(15, stretch=50).episodes(STREAM, 0, 40).batch(0, 50).inputs
+    starts = set()
+    for agent in range(40):
+        found = [s for s in range(120) if torch.equal(whole[s : s + 50, agent], pieces[:, agent])]
+        assert len(found) == 1
+        starts.add(found[0])
+    assert len(starts) > 20
+
+
 def test_inputs_show_the_maze_around_the_agent_and_walls_beyond_it():
     task = Mapping(9, fov=9, queries=(9,), motion="random", path_length=60)
     keys = STREAM.keys(3, 2)
@@ -264,6 +290,8 @@ def test_paths_of_another_origin_can_be_followed():
         ({"location": "absolute"}, "absolute"),
         ({"location_scale": 0.2}, "0.166667"),
         ({"location": "raw", "location_scale": 0.1}, "raw"),
+        ({"world": 15, "stretch": 170}, "170 steps of a path of 169"),
+        ({"rare": 1.5}, "rare"),
     ],
 )
 def test_impossible_options_are_refused(options, message):

@@ -12,6 +12,10 @@ from mgmem.training.recipe import Recipe
 
 TASK = Mapping(world=9, grid=12)
 RECIPE = Recipe(batch=8, groups=4, chunk=10, query_share=0.3)
+ANYWHERE = Recipe(
+    batch=8, groups=2, chunk=49, horizon=7, horizon_goal=0.5, anywhere=True, rare_queries=0.5,
+    query_share=0.5, query_from=0.5, query_limit=9,
+)  # fmt: skip
 
 
 def same(one, other):
@@ -24,15 +28,17 @@ def same(one, other):
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("task", [TASK, AssociativeRecall(5)])
-def test_a_feed_goes_on_from_a_saved_position_with_the_same_batches(task):
-    feed = make_feed(task, 3, RECIPE)
+@pytest.mark.parametrize(
+    ("task", "recipe"), [(TASK, RECIPE), (TASK, ANYWHERE), (AssociativeRecall(5), RECIPE)]
+)
+def test_a_feed_goes_on_from_a_saved_position_with_the_same_batches(task, recipe):
+    feed = make_feed(task, 3, recipe)
     for _ in range(7):
         feed.next()
         feed.score(0.9)
     saved = feed.state_dict()
     expected = [feed.next() for _ in range(6)]
-    other = make_feed(task, 3, RECIPE)
+    other = make_feed(task, 3, recipe)
     other.load_state_dict(saved)
     for batch in expected:
         same(batch, other.next())
@@ -95,6 +101,29 @@ def test_the_horizon_grows_only_once_the_score_meets_the_goal():
     for _ in range(200):
         feed.score(0.95)
     assert feed.horizon.steps == TASK.episode_length
+
+
+def test_stretches_begin_anywhere_and_lengthen():
+    feed = make_feed(TASK, 0, ANYWHERE)
+    lengths, places = [], set()
+    for _ in range(120):
+        batch = feed.next()
+        feed.score(1.0)
+        lengths.append(len(batch.inputs))
+        places |= {tuple(place) for place in batch.inputs[0, :, 2:, 0, 0].tolist()}
+    assert lengths == sorted(lengths)
+    assert (lengths[0], lengths[-1]) == (7, TASK.episode_length)
+    assert len(places) > 20
+
+
+def test_queries_are_late_and_limited_where_the_recipe_says_so():
+    feed = make_feed(TASK, 0, ANYWHERE)
+    assert all(feed.next().times.tolist() == [3, 4, 5, 6] for _ in range(3))
+    for _ in range(100):
+        feed.score(1.0)
+    times = [feed.next().times for _ in range(5)][-1]
+    assert len(times) == 9
+    assert int(times.min()) >= TASK.episode_length // 2
 
 
 def test_sequences_are_short_until_the_score_meets_the_goal():

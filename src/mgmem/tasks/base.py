@@ -158,6 +158,16 @@ class SequenceTask(Task, Protocol):
         """
 
 
+class WalkTask(Task, Protocol):
+    """A task that asks during long episodes, and can be practised on parts of them."""
+
+    def exercise(self, stretch: int | None, rare: float) -> WalkTask:
+        """For training: ``stretch`` steps from anywhere (None: the whole), rarer queries.
+
+        rare: share of the queries that do not follow what is common in the episode.
+        """
+
+
 def check_piece(start: int, stop: int, length: int) -> None:
     """Refuse a piece that is not within an episode."""
     if not 0 <= start < stop <= length:

@@ -7,7 +7,7 @@ start, every position whose whole k x k window has been seen by then and looks t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ from mgmem.tasks.losses import bits_loss
 from mgmem.tasks.maze import Walls, make_mazes
 from mgmem.tasks.motion import MOTIONS, Motion
 from mgmem.tasks.scores import PixelScore
-from mgmem.tasks.seeds import Ints, Keys, SeedStream, draw
+from mgmem.tasks.seeds import Ints, Keys, SeedStream, below, draw
 from mgmem.tasks.windows import Windows, first_observed, pad_with_walls
 
 
@@ -39,6 +39,10 @@ class Mapping:
         "raw": the same as plain integers, the start being at (world, world).
     location_scale: None: 2 / grid. It depends on the grid only, so that worlds of different
         sizes can share a network, and all locations lie in [-1, 1].
+    stretch: for training: episodes are so many steps from anywhere on the path, and know nothing
+        of the steps before; None, the task proper: all of it.
+    rare: for training: the share of queries drawn among the different patches seen; the others,
+        and in the task proper all, are drawn among the positions seen.
     """
 
     world: int = 15
@@ -49,6 +53,8 @@ class Mapping:
     grid: int = 24
     location: Literal["scaled", "raw"] = "scaled"
     location_scale: float | None = None
+    stretch: int | None = None
+    rare: float = 0.0
 
     def __post_init__(self) -> None:
         _check_sizes(self)
@@ -90,7 +96,15 @@ class Mapping:
         keys = stream.keys(first, count)
         walls = make_mazes(keys, self.world)
         path = self._motion.path(keys, walls, self.episode_length)
-        return self.follow(keys, walls, path, first)
+        if self.stretch is None:
+            return self.follow(keys, walls, path, first)
+        starts = below(draw(keys, "stretch", [0]), len(path) - self.stretch + 1)
+        steps = starts + np.arange(self.stretch)[:, None]
+        return MappingEpisodes(self, keys, walls, path[steps, np.arange(count)], first)
+
+    def exercise(self, stretch: int | None, rare: float) -> Mapping:
+        """For training: stretches of the path, and a share of queries for rare patches."""
+        return replace(self, stretch=stretch, rare=rare)
 
     def follow(self, keys: Keys, walls: Walls, path: Ints, first: int = 0) -> MappingEpisodes:
         """Episodes along paths of any origin, such as a policy's, starting at `start`.
@@ -180,9 +194,12 @@ class MappingEpisodes:
         windows, size = self._windows[reader], self._task.queries[reader]
         repeated = np.arange(len(moments)) - np.searchsorted(moments, moments)
         counters = moments + (repeated << 32)
-        chosen, known = windows.draw(
-            draw(self._keys, f"query of size {size}", counters[:, None]), moments
-        )
+        bits = draw(self._keys, f"query of size {size}", counters[:, None])
+        chosen, known = windows.draw(bits, moments)
+        if self._task.rare:
+            lot = draw(self._keys, f"rare query of size {size}", counters[:, None])
+            by_look = below(lot, 1000) < 1000 * self._task.rare
+            chosen = np.where(by_look, windows.draw_looks(bits, moments), chosen)
         inner = self._task.world - 2
         row, column = np.divmod(chosen, inner)
         queries = self._patches(self._cell_numbers(row + 1, column + 1), size)
@@ -243,6 +260,13 @@ def _check_path_and_location(task: Mapping) -> None:
             f"a world of {task.world} does not fit a grid of {task.grid}, centred on the start: "
             f"give a grid of at least {smallest} or a smaller world"
         )
+    if task.stretch is not None and not 1 <= task.stretch <= task.episode_length:
+        raise UsageError(
+            f"a stretch of {task.stretch} steps of a path of {task.episode_length}: give 1 to "
+            f"{task.episode_length}"
+        )
+    if not 0 <= task.rare <= 1:
+        raise UsageError(f"the share of rare queries is {task.rare}: give one from 0 to 1")
     if task.location not in ("scaled", "raw"):
         raise UsageError(f"unknown location {task.location!r}: choose one of scaled, raw")
     if task.location_scale is None:

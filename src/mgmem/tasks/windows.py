@@ -18,6 +18,7 @@ Times = npt.NDArray[np.int32]
 NEVER = np.int32(2**31 - 1)
 
 _WORD_BITS = 62
+_FINE = 2**32
 
 
 def pad_with_walls(walls: Walls, pad: int) -> Walls:
@@ -56,6 +57,7 @@ class Windows:
         self.complete: Times = interior(_spread(observed, size, np.maximum))
         self._order = self.complete.argsort(axis=1, kind="stable")
         self._words = [interior(word) for word in _window_words(walls, size)]
+        self._shares: npt.NDArray[np.float64] | None = None
 
     def draw(self, bits: Bits, times: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """A uniformly random complete window per query: (Q, B) number, (Q, B) whether any was.
@@ -65,6 +67,25 @@ class Windows:
         known = (self.complete <= times[:, None, None]).sum(axis=2)
         rank = below(bits, np.maximum(known, 1))
         return self._order[np.arange(len(self._order)), rank], known > 0
+
+    def draw_looks(self, bits: Bits, times: Ints) -> Ints:
+        """As ``draw``, but all looks about equally likely instead of all windows: (Q, B) number.
+
+        A window's chance is one over the number of windows that ever look like it, so that the
+        look without walls, which most windows share, is asked for hardly more than others.
+        """
+        if self._shares is None:
+            numbers = np.broadcast_to(np.arange(self.complete.shape[1]), self.complete.shape)
+            last = np.full(numbers.shape[1], NEVER - 1)
+            alike = self.matches(numbers.T, last).sum(axis=2).T
+            chances = np.take_along_axis(1 / np.maximum(alike, 1), self._order, axis=1)
+            self._shares = chances.cumsum(axis=1)
+        known = (self.complete <= times[:, None, None]).sum(axis=2)
+        rows = np.arange(len(self._order))
+        reached = self._shares[rows, np.maximum(known, 1) - 1]
+        aim = below(bits, _FINE) / _FINE * reached
+        rank = (self._shares <= aim[:, :, None]).sum(axis=2)
+        return self._order[rows, np.minimum(rank, np.maximum(known, 1) - 1)]
 
     def matches(self, chosen: Ints, times: Ints) -> npt.NDArray[np.bool_]:
         """Windows complete by `times` (Q,) that look like the chosen ones (Q, B): (Q, B, s * s)."""

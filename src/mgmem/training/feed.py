@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mgmem.errors import UsageError
-from mgmem.tasks.base import Batch, Episodes, SequenceTask, Task
+from mgmem.tasks.base import Batch, Episodes, SequenceTask, Task, WalkTask
 from mgmem.tasks.seeds import SeedStream
 from mgmem.training.recipe import Recipe
 
@@ -94,7 +94,7 @@ def make_feed(task: Task, seed: int, recipe: Recipe, share: Share | None = None)
     stream = SeedStream(seed, "train")
     if task.reads == "after":
         return WholeFeed(cast(SequenceTask, task), stream, recipe, share or Share())
-    return ChunkFeed(task, stream, recipe, share or Share())
+    return ChunkFeed(cast(WalkTask, task), stream, recipe, share or Share())
 
 
 class WholeFeed:
@@ -152,12 +152,12 @@ class ChunkFeed:
 
     With all sequences at the same step, updates swing between early and late memories; with
     staggered groups each update sees some of both. The horizon is the step at which an episode is
-    left.
+    left or, if the recipe starts anywhere, the length of the stretches that are episodes.
     """
 
     carries_state = True
 
-    def __init__(self, task: Task, stream: SeedStream, recipe: Recipe, share: Share) -> None:
+    def __init__(self, task: WalkTask, stream: SeedStream, recipe: Recipe, share: Share) -> None:
         self._task, self._stream, self._recipe, self._share = task, stream, recipe, share
         self._size = recipe.batch // recipe.groups
         self.horizon = Horizon(recipe, task.episode_length)
@@ -173,10 +173,12 @@ class ChunkFeed:
     def _start(self, horizon: int) -> _Group:
         first = self._next_episode
         self._next_episode += self._size
-        return _Group(first, horizon, 0, self._episodes(first))
+        return _Group(first, horizon, 0, self._episodes(first, horizon))
 
-    def _episodes(self, first: int) -> Episodes:
-        return self._task.episodes(self._stream, *self._share.of(first, self._size))
+    def _episodes(self, first: int, horizon: int) -> Episodes:
+        stretch = horizon if self._recipe.anywhere else None
+        task = self._task.exercise(stretch, self._recipe.rare_queries)
+        return task.episodes(self._stream, *self._share.of(first, self._size))
 
     def next(self) -> Batch:
         """The next chunk of every group, side by side."""
@@ -196,9 +198,13 @@ class ChunkFeed:
 
     def _times(self, length: int) -> Tensor:
         """Steps of this chunk after which a query is asked: sorted, without repetition."""
-        count = max(1, round(self._recipe.query_share * length))
+        recipe = self._recipe
+        first = int(recipe.query_from * length)
+        count = min(max(1, round(recipe.query_share * length)), length - first)
+        count = min(count, recipe.query_limit or count)
         seed = np.random.SeedSequence(self._stream.root, spawn_key=(1, self._updates))
-        chosen = np.random.Generator(np.random.Philox(seed)).choice(length, count, replace=False)
+        random = np.random.Generator(np.random.Philox(seed))
+        chosen = first + random.choice(length - first, count, replace=False)
         return torch.from_numpy(np.sort(chosen).astype(np.int64))
 
     def score(self, value: float) -> None:
@@ -221,7 +227,7 @@ class ChunkFeed:
         self.horizon.load_state_dict(state)
         self._next_episode = state["next_episode"]
         self._groups = [
-            _Group(first, horizon, position, self._episodes(first))
+            _Group(first, horizon, position, self._episodes(first, horizon))
             for first, horizon, position in state["groups"]
         ]
 

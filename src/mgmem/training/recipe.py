@@ -23,6 +23,12 @@ class Recipe:
     """Steps of truncated back-propagation; the state is carried on to the next chunk."""
     query_share: float = 0.25
     """Share of a chunk's steps after which a query is asked (tasks that read during)."""
+    query_limit: int = 0
+    """At most so many queries of each sequence in a chunk; 0: no limit."""
+    query_from: float = 0.0
+    """Queries are asked after this share of a chunk: late ones are about more that was seen."""
+    rare_queries: float = 0.0
+    """Share of training queries drawn among different patches instead of positions (mapping)."""
     questions: int = 1
     """Questions about each training sequence, or as many as there are (recall tasks)."""
     groups: int = 4
@@ -49,6 +55,8 @@ class Recipe:
     """Decay of the exponential moving average of weights that is evaluated; 0: none."""
     horizon: int = 0
     """Steps of an episode at the beginning; it then grows as learning allows. 0: all at once."""
+    anywhere: bool = False
+    """Episodes left early are stretches from anywhere on the path, not its beginning (mapping)."""
     horizon_growth: float = 1.25
     """Factor by which the horizon grows each time the goal is met."""
     horizon_goal: float = 0.8
@@ -70,6 +78,13 @@ class Recipe:
             raise UsageError(f"{self.groups} groups do not divide a batch of {self.batch}")
         if not 0 < self.query_share <= 1:
             raise UsageError(f"query_share is {self.query_share}: give a share in (0, 1]")
+        if not 0 <= self.query_from < 1 or not 0 <= self.rare_queries <= 1:
+            raise UsageError(
+                f"query_from {self.query_from}, rare_queries {self.rare_queries}: "
+                "give shares below 1, and up to 1"
+            )
+        if self.query_limit < 0:
+            raise UsageError(f"query_limit is {self.query_limit}: give at least 0")
         if not self.lr > 0 or not 0 <= self.final_lr <= 1:
             raise UsageError(f"lr {self.lr} and final_lr {self.final_lr}: lr > 0, share in [0, 1]")
         if not 0 <= self.average < 1:
