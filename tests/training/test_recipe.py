@@ -38,6 +38,13 @@ def test_a_rate_may_fall_early_and_then_stay():
     assert recipe.rate(100) == recipe.rate(900) == pytest.approx(0.1)
 
 
+def test_the_rate_can_stay_at_its_peak_before_it_falls():
+    recipe = Recipe(lr=1.0, final_lr=0.0, schedule="linear", warmup=10, updates=100, hold=60)
+    assert recipe.rate(4) == pytest.approx(0.5)
+    assert recipe.rate(10) == recipe.rate(60) == 1.0
+    assert recipe.rate(80) == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [

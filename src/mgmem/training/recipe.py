@@ -41,8 +41,10 @@ class Recipe:
     """Learning rate at the end, as a share of the peak (linear and cosine schedules)."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     """How the learning rate falls after the warm-up."""
+    hold: int = 0
+    """Update until which the learning rate stays at its peak, before it falls."""
     fall: int = 0
-    """Updates over which it falls, and then stays; 0: over the whole run."""
+    """Update by which it has fallen, and then stays; 0: the last."""
     warmup: int = 100
     """Updates over which the learning rate rises from zero."""
     weight_decay: float = 0.0
@@ -101,7 +103,8 @@ class Recipe:
             return self.lr * (update + 1) / self.warmup
         if self.schedule == "constant":
             return self.lr
-        span = max(1, (self.fall or self.updates) - self.warmup)
-        done = min(1.0, (update - self.warmup) / span)
+        begin = max(self.warmup, self.hold)
+        span = max(1, (self.fall or self.updates) - begin)
+        done = min(1.0, max(0.0, (update - begin) / span))
         fall = done if self.schedule == "linear" else (1 - math.cos(math.pi * done)) / 2
         return self.lr * (1 - fall * (1 - self.final_lr))
