@@ -54,6 +54,10 @@ class Muon(torch.optim.Optimizer):
     one tensor are four matrices, for they are four maps. Steps are scaled to AdamW's usual size,
     so that learning rates carry over. Vectors (biases, norms) take Adam's steps.
     ``torch.optim.Muon`` knows two-dimensional parameters only.
+
+    Steps of one size make weights grow without end unless they decay. Between ReLUs nothing is
+    lost by that, for only the ratios of weights count; gates have to be sharp, so matrices that
+    are stacked do not decay.
     """
 
     def __init__(
@@ -62,9 +66,16 @@ class Muon(torch.optim.Optimizer):
         lr: float = 5e-3,
         momentum: float = 0.95,
         beta2: float = 0.99,
+        weight_decay: float = 0.0,
     ) -> None:
         """Each group of ``groups`` has "params" and "matrices": how many each of them stacks."""
-        defaults = {"lr": lr, "momentum": momentum, "beta2": beta2, "matrices": 1}
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "beta2": beta2,
+            "matrices": 1,
+            "weight_decay": weight_decay,
+        }
         super().__init__(groups, defaults)
 
     @torch.no_grad()
@@ -92,6 +103,8 @@ class Muon(torch.optim.Optimizer):
         rows = params[0].shape[0] // group["matrices"]
         steps = orthogonal(ahead.reshape(len(params) * group["matrices"], rows, -1))
         size = 0.2 * math.sqrt(max(steps.shape[-2:]))
+        if group["weight_decay"] and group["matrices"] == 1:
+            torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(params, list(steps.view_as(ahead)), alpha=-group["lr"] * size)
 
     def _step_vectors(self, group: dict[str, Any], params: list[Tensor]) -> None:
@@ -135,7 +148,12 @@ def _muon(model: nn.Module, recipe: Recipe) -> Muon:
     known = {id(p) for p in stacked}
     single = [p for p in model.parameters() if id(p) not in known]
     groups = [{"params": single, "matrices": 1}, {"params": stacked, "matrices": _GATES}]
-    return Muon([group for group in groups if group["params"]], recipe.lr, beta2=recipe.beta2)
+    return Muon(
+        [group for group in groups if group["params"]],
+        recipe.lr,
+        beta2=recipe.beta2,
+        weight_decay=recipe.weight_decay,
+    )
 
 
 def build_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:

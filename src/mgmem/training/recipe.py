@@ -48,7 +48,7 @@ class Recipe:
     warmup: int = 100
     """Updates over which the learning rate rises from zero."""
     weight_decay: float = 0.0
-    """AdamW's decoupled weight decay."""
+    """Decoupled weight decay: AdamW's of all weights, Muon's of all kernels but the gates'."""
     beta2: float = 0.99
     """AdamW's decay of the squared gradients' average."""
     clip: float = 1.0
