@@ -218,7 +218,11 @@ def _train_command(
     default = asdict(experiment.recipe(about["recipe"]))
     for key, value in settings.items():
         if whole or default.get(key) != value:
-            command += [f"--{key.replace('_', '-')}", str(value)]
+            flag = key.replace("_", "-")
+            if isinstance(value, bool):
+                command += [f"--{flag}" if value else f"--no-{flag}"]
+            else:
+                command += [f"--{flag}", str(value)]
     if updates < settings["updates"]:
         command += ["--max-updates", str(updates)]
     return shlex.join(command)

@@ -33,24 +33,30 @@ def paper_sequence(length: int) -> Recipe:
     return replace(PAPER_MAPPING, updates=updates, fall=1_000_000 // length)
 
 
-# Ours: short memories first, and each stretch once the one before is about known; Muon; averaged
-# weights. Back-propagation reaches over half an episode: chunks of 22 steps, with a lower goal, did
-# worse in the same time. Put together from runs of its parts, not run as a whole yet.
+# Ours. Stretches of 13 steps from anywhere teach where to write; once half is found they lengthen
+# to whole episodes within some hundred updates, and what to write is learned there: late queries,
+# held against all that was seen, half of them for rare patches. Kernels between ReLUs decay, or
+# the steps of one size that Muon takes make them grow until whole layers are closed.
 FAST_MAPPING = Recipe(
     updates=6_000,
-    batch=16,
-    chunk=85,
-    query_share=0.25,
-    groups=2,
+    batch=8,
+    chunk=169,
+    query_share=0.45,
+    query_limit=40,
+    query_from=0.5,
+    rare_queries=0.5,
+    groups=1,
     optimizer="muon",
     lr=5e-3,
     final_lr=0.02,
-    warmup=100,
-    clip=1.0,
-    average=0.998,
+    schedule="linear",
+    hold=4_800,
+    weight_decay=1.0,
+    average=0.995,
     horizon=13,
-    horizon_growth=1.3,
-    horizon_goal=0.85,
+    anywhere=True,
+    horizon_growth=1.5,
+    horizon_goal=0.5,
     evaluate_every=250,
     evaluate_episodes=100,
 )
@@ -71,13 +77,23 @@ FAST_SEQUENCE = Recipe(
     evaluate_episodes=500,
 )
 # Sorting is learned from coarse to fine on whole sequences: two items say little about twenty.
+# Small batches get further in the same time.
 FAST_SORT = replace(
-    FAST_SEQUENCE, updates=4_000, horizon=0, evaluate_every=100, evaluate_episodes=200
+    FAST_SEQUENCE,
+    updates=14_000,
+    batch=8,
+    schedule="linear",
+    hold=10_500,
+    weight_decay=1.0,
+    average=0.995,
+    horizon=0,
+    evaluate_every=500,
+    evaluate_episodes=200,
 )
 # A digit is not always recognised, however well it is remembered.
 FAST_DIGITS = replace(FAST_SEQUENCE, updates=5_000, horizon_goal=0.8)
 # The flat baselines do one matrix product a step where a mesh does a convolution: they like a
 # smaller learning rate (the paper's search found 1e-4 for the DNC) and need no staggering.
 PAPER_MAPPING_FLAT = replace(PAPER_MAPPING, lr=1e-4)
-FAST_MAPPING_FLAT = replace(FAST_MAPPING, lr=3e-3, clip=10.0)
+FAST_MAPPING_FLAT = replace(FAST_MAPPING, lr=3e-3, weight_decay=0.0, clip=10.0)
 FAST_SEQUENCE_FLAT = replace(FAST_SEQUENCE, updates=2_500, batch=16, lr=3e-3, clip=10.0)
