@@ -24,6 +24,7 @@ from mgmem.tasks.seeds import SeedStream
 from mgmem.training import checkpoint
 from mgmem.training.evaluation import TEST_SEED, Watch, evaluate
 from mgmem.training.loop import Budget, spent_budget
+from mgmem.training.recipe import Recipe
 from mgmem.training.weights import fill, load_weights, save_weights
 
 
@@ -122,7 +123,8 @@ def trained_so_far(path: Path, about: dict[str, Any]) -> Budget | None:
         return None
     spent = spent_budget(content["progress"], content["feed"]["steps"])
     # With every setting: this command has to mean the same when the defaults have changed.
-    command = _train_command(about, content["recipe"], content["progress"]["update"], whole=True)
+    settings, updates = _settings(content), content["progress"]["update"]
+    command = _train_command(about, settings, updates, whole=True)
     spent.commands = [*spent.commands, f"{command} --folder {portable(path.parent)}"]
     return spent
 
@@ -184,8 +186,8 @@ def _record(
         experiment=experiment.name,
         recipe=about["recipe"],
         seed=about["seed"],
-        command=_train_command(about, content["recipe"], progress["update"]),
-        settings=content["recipe"],
+        command=_train_command(about, _settings(content), progress["update"]),
+        settings=_settings(content),
         commit=rec.commit(),
         date=rec.today(),
         machine=rec.machine(),
@@ -199,6 +201,11 @@ def _record(
         metrics={name: asdict(estimate) for name, estimate in metrics.items()},
         earlier=spent.commands,
     )
+
+
+def _settings(content: dict[str, Any]) -> dict[str, Any]:
+    """All settings of a checkpoint's run; those it did not know yet had their default's effect."""
+    return asdict(Recipe(**content["recipe"]))
 
 
 def _train_command(

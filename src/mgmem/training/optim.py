@@ -55,9 +55,7 @@ class Muon(torch.optim.Optimizer):
     so that learning rates carry over. Vectors (biases, norms) take Adam's steps.
     ``torch.optim.Muon`` knows two-dimensional parameters only.
 
-    Steps of one size make weights grow without end unless they decay. Between ReLUs nothing is
-    lost by that, for only the ratios of weights count; gates have to be sharp, so matrices that
-    are stacked do not decay.
+    Steps of one size make weights grow without end unless they decay.
     """
 
     def __init__(
@@ -66,15 +64,15 @@ class Muon(torch.optim.Optimizer):
         lr: float = 5e-3,
         momentum: float = 0.95,
         beta2: float = 0.99,
-        weight_decay: float = 0.0,
     ) -> None:
-        """Each group of ``groups`` has "params" and "matrices": how many each of them stacks."""
+        """Each group of ``groups`` has "params", "matrices" (how many each of them stacks) and
+        "weight_decay"."""
         defaults = {
             "lr": lr,
             "momentum": momentum,
             "beta2": beta2,
             "matrices": 1,
-            "weight_decay": weight_decay,
+            "weight_decay": 0.0,
         }
         super().__init__(groups, defaults)
 
@@ -103,7 +101,7 @@ class Muon(torch.optim.Optimizer):
         rows = params[0].shape[0] // group["matrices"]
         steps = orthogonal(ahead.reshape(len(params) * group["matrices"], rows, -1))
         size = 0.2 * math.sqrt(max(steps.shape[-2:]))
-        if group["weight_decay"] and group["matrices"] == 1:
+        if group["weight_decay"]:
             torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(params, list(steps.view_as(ahead)), alpha=-group["lr"] * size)
 
@@ -138,7 +136,11 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
 
 def _muon(model: nn.Module, recipe: Recipe) -> Muon:
-    """Muon over all parameters of ``model``, the gates of its LSTMs apart."""
+    """Muon over all parameters of ``model``, the gates of its LSTMs apart.
+
+    Between ReLUs only the ratios of weights count, so that decay takes nothing away; gates have
+    to be sharp, and decay at a rate of their own.
+    """
     stacked: list[nn.Parameter] = []
     for module in model.modules():
         if isinstance(module, nn.LSTM | nn.LSTMCell):
@@ -147,13 +149,11 @@ def _muon(model: nn.Module, recipe: Recipe) -> Muon:
             stacked += getattr(module, "gate_weights", [])
     known = {id(p) for p in stacked}
     single = [p for p in model.parameters() if id(p) not in known]
-    groups = [{"params": single, "matrices": 1}, {"params": stacked, "matrices": _GATES}]
-    return Muon(
-        [group for group in groups if group["params"]],
-        recipe.lr,
-        beta2=recipe.beta2,
-        weight_decay=recipe.weight_decay,
-    )
+    groups = [
+        {"params": single, "matrices": 1, "weight_decay": recipe.weight_decay},
+        {"params": stacked, "matrices": _GATES, "weight_decay": recipe.gate_decay},
+    ]
+    return Muon([group for group in groups if group["params"]], recipe.lr, beta2=recipe.beta2)
 
 
 def build_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
