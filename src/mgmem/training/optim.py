@@ -66,7 +66,8 @@ class Muon(torch.optim.Optimizer):
         beta2: float = 0.99,
     ) -> None:
         """Each group of ``groups`` has "params", "matrices" (how many each of them stacks) and
-        "weight_decay"."""
+        "weight_decay".
+        """
         defaults = {
             "lr": lr,
             "momentum": momentum,
