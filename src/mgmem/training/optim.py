@@ -139,8 +139,8 @@ def orthogonal(matrices: Tensor) -> Tensor:
 def _muon(model: nn.Module, recipe: Recipe) -> Muon:
     """Muon over all parameters of ``model``, the gates of its LSTMs apart.
 
-    Between ReLUs only the ratios of weights count, so that decay takes nothing away; gates have
-    to be sharp, and decay at a rate of their own.
+    Between ReLUs only the ratios of weights count, so that decay takes nothing away. Gates have
+    to be sharp: decaying at 0.3 doubled the error of a memory that sorted well.
     """
     stacked: list[nn.Parameter] = []
     for module in model.modules():
@@ -152,7 +152,7 @@ def _muon(model: nn.Module, recipe: Recipe) -> Muon:
     single = [p for p in model.parameters() if id(p) not in known]
     groups = [
         {"params": single, "matrices": 1, "weight_decay": recipe.weight_decay},
-        {"params": stacked, "matrices": _GATES, "weight_decay": recipe.gate_decay},
+        {"params": stacked, "matrices": _GATES},
     ]
     return Muon([group for group in groups if group["params"]], recipe.lr, beta2=recipe.beta2)
 

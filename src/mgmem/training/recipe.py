@@ -49,8 +49,6 @@ class Recipe:
     """Updates over which the learning rate rises from zero."""
     weight_decay: float = 0.0
     """Decoupled weight decay: AdamW's of all weights, Muon's of all kernels but the gates'."""
-    gate_decay: float = 0.0
-    """Muon's decoupled weight decay of the gates' kernels."""
     beta2: float = 0.99
     """AdamW's decay of the squared gradients' average."""
     clip: float = 1.0
