@@ -139,8 +139,8 @@ def orthogonal(matrices: Tensor) -> Tensor:
 def _muon(model: nn.Module, recipe: Recipe) -> Muon:
     """Muon over all parameters of ``model``, the gates of its LSTMs apart.
 
-    Between ReLUs only the ratios of weights count, so that decay takes nothing away. Gates have
-    to be sharp: decaying at 0.3 doubled the error of a memory that sorted well.
+    Between ReLUs only the ratios of weights count, so that decay takes nothing away; gates have
+    to be sharp, and do not decay.
     """
     stacked: list[nn.Parameter] = []
     for module in model.modules():
