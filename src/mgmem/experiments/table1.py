@@ -28,7 +28,7 @@ MULTIGRID = [
         "multigrid",
         lambda: _spiral(9, 12),
         mg.reader_writer("0-1:4 0-1:4 0-2:8 0-2:8", "0-2:16 1-2:16 1-2:16 2:16 2:1", input=4),
-        replace(recipes.FAST_MAPPING, updates=3_000, hold=2_000, chunk=49, horizon=9),
+        recipes.FAST_SMALL_WORLD,
         replace(recipes.PAPER_MAPPING, updates=50_000),
     ),
     Experiment(
