@@ -44,7 +44,8 @@ def test_bfloat16_is_close_to_float32_forward_and_backward(
     assert_close(narrow.float(), wide, 0.03, "answer")
     for name, gradient in wide_gradients.items():
         assert narrow_gradients[name].dtype == torch.float32
-        assert_close(narrow_gradients[name], gradient, 0.1, name)
+        # By their norms: a ReLU at zero may be open in one and closed in the other.
+        assert (narrow_gradients[name] - gradient).norm() <= 0.1 * gradient.norm() + 1e-4, name
 
 
 def test_a_backward_inside_the_autocast_block_keeps_the_recurrence_wide() -> None:
