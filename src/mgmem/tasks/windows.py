@@ -64,7 +64,7 @@ class Windows:
 
         bits: (Q, B) random bits; times: (Q,) moments.
         """
-        known = (self.complete <= times[:, None, None]).sum(axis=2)
+        known = self._known(times)
         rank = below(bits, np.maximum(known, 1))
         return self._order[np.arange(len(self._order)), rank], known > 0
 
@@ -80,12 +80,16 @@ class Windows:
             alike = self.matches(numbers.T, last).sum(axis=2).T
             chances = np.take_along_axis(1 / np.maximum(alike, 1), self._order, axis=1)
             self._shares = chances.cumsum(axis=1)
-        known = (self.complete <= times[:, None, None]).sum(axis=2)
+        known = self._known(times)
         rows = np.arange(len(self._order))
         reached = self._shares[rows, np.maximum(known, 1) - 1]
         aim = below(bits, _FINE) / _FINE * reached
         rank = (self._shares <= aim[:, :, None]).sum(axis=2)
         return self._order[rows, np.minimum(rank, np.maximum(known, 1) - 1)]
+
+    def _known(self, times: Ints) -> Ints:
+        """How many windows are complete by ``times`` (Q,): (Q, B)."""
+        return (self.complete <= times[:, None, None]).sum(axis=2)
 
     def matches(self, chosen: Ints, times: Ints) -> npt.NDArray[np.bool_]:
         """Windows complete by `times` (Q,) that look like the chosen ones (Q, B): (Q, B, s * s)."""

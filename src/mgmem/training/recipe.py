@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mgmem.errors import UsageError
+from mgmem.nn.conv import Init
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Settings of one training run; the same recipe and seed give the same weights."""
 
-    init: Literal["he", "reference"] = "he"
+    init: Init = "he"
     """How MG-conv layers start: scaled for ReLUs, or narrower, as in the reference."""
     updates: int = 10_000
     """Length of the run, and of the learning rate schedule, in optimiser updates."""
