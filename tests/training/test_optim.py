@@ -91,3 +91,16 @@ def test_kernels_decay_and_gates_and_biases_do_not():
         if name == "0.weight":
             expected = expected - 0.1 * start.get_parameter(name)
         torch.testing.assert_close(decayed, expected, atol=1e-6, rtol=1e-5)
+
+
+def test_gates_step_at_a_rate_of_their_own_and_biases_as_all_others():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.LSTMCell(8, 4))
+    start = copy.deepcopy(model)
+    for network, rate in ((model, 3.0), (other := copy.deepcopy(model), 1.0)):
+        optimizer = build_optimizer(network, Recipe(optimizer="muon", gate_rate=rate))
+        gradients_for(network.parameters(), 0)
+        optimizer.step()
+    for name, before in start.named_parameters():
+        times = 3.0 if name in ("1.weight_ih", "1.weight_hh") else 1.0
+        step, usual = (network.get_parameter(name) - before for network in (model, other))
+        torch.testing.assert_close(step, times * usual, atol=1e-7, rtol=1e-4)

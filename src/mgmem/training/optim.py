@@ -65,8 +65,8 @@ class Muon(torch.optim.Optimizer):
         momentum: float = 0.95,
         beta2: float = 0.99,
     ) -> None:
-        """Each group of ``groups`` has "params", "matrices" (how many each of them stacks) and
-        "weight_decay".
+        """Each group of ``groups`` has "params", and may have "matrices" (how many each of them
+        stacks), "weight_decay", and "rate", by which the learning rate of matrices is multiplied.
         """
         defaults = {
             "lr": lr,
@@ -74,6 +74,7 @@ class Muon(torch.optim.Optimizer):
             "beta2": beta2,
             "matrices": 1,
             "weight_decay": 0.0,
+            "rate": 1.0,
         }
         super().__init__(groups, defaults)
 
@@ -101,10 +102,10 @@ class Muon(torch.optim.Optimizer):
         ahead = torch.stack(torch._foreach_lerp(grads, means, group["momentum"]))
         rows = params[0].shape[0] // group["matrices"]
         steps = orthogonal(ahead.reshape(len(params) * group["matrices"], rows, -1))
-        size = 0.2 * math.sqrt(max(steps.shape[-2:]))
+        rate, size = group["lr"] * group["rate"], 0.2 * math.sqrt(max(steps.shape[-2:]))
         if group["weight_decay"]:
-            torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
-        torch._foreach_add_(params, list(steps.view_as(ahead)), alpha=-group["lr"] * size)
+            torch._foreach_mul_(params, 1 - rate * group["weight_decay"])
+        torch._foreach_add_(params, list(steps.view_as(ahead)), alpha=-rate * size)
 
     def _step_vectors(self, group: dict[str, Any], params: list[Tensor]) -> None:
         """Adam."""
@@ -152,7 +153,7 @@ def _muon(model: nn.Module, recipe: Recipe) -> Muon:
     single = [p for p in model.parameters() if id(p) not in known]
     groups = [
         {"params": single, "matrices": 1, "weight_decay": recipe.weight_decay},
-        {"params": stacked, "matrices": _GATES},
+        {"params": stacked, "matrices": _GATES, "rate": recipe.gate_rate},
     ]
     return Muon([group for group in groups if group["params"]], recipe.lr, beta2=recipe.beta2)
 

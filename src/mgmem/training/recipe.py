@@ -38,6 +38,8 @@ class Recipe:
     """AdamW, Muon, or the paper's RMSProp (epsilon inside the root, accumulator starting at 1)."""
     lr: float = 3e-3
     """Peak learning rate."""
+    gate_rate: float = 1.0
+    """Learning rate of the kernels of LSTM gates, as a multiple of all others' (Muon)."""
     final_lr: float = 0.1
     """Learning rate at the end, as a share of the peak (linear and cosine schedules)."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
@@ -90,6 +92,8 @@ class Recipe:
             raise UsageError(f"query_limit is {self.query_limit}: give at least 0")
         if not self.lr > 0 or not 0 <= self.final_lr <= 1:
             raise UsageError(f"lr {self.lr} and final_lr {self.final_lr}: lr > 0, share in [0, 1]")
+        if not self.gate_rate > 0:
+            raise UsageError(f"gate_rate is {self.gate_rate}: give a factor above 0")
         if not 0 <= self.average < 1:
             raise UsageError(f"average is {self.average}: give a decay in [0, 1)")
         if self.horizon < 0 or self.horizon_growth <= 1:
