@@ -97,6 +97,15 @@ def test_evaluate_tells_common_from_rare_patches(run_folder, capsys):
     assert "asks for no patches" in capsys.readouterr().err
 
 
+def test_evaluate_tells_close_from_distant_priorities(capsys):
+    assert main(["evaluate", "sort-20", "--episodes", "20", "--quiet", "--gaps"]) == 0
+    printed = capsys.readouterr().out
+    assert "nearest priority" in printed
+    assert "0.080 to 2.000" in printed
+    assert main(["evaluate", "recall-10", "--gaps"]) == 2
+    assert "has no priorities" in capsys.readouterr().err
+
+
 def test_evaluate_gives_the_same_figures_every_time(run_folder, capsys):
     arguments = ["evaluate", str(run_folder / "best.safetensors"), "--episodes", "6", "--quiet"]
     main(arguments)

@@ -14,8 +14,9 @@ def name_of(task):
     return f"{task.name}-{task.length}"
 
 
-def test_sort_wants_the_items_in_increasing_order_of_priority():
-    episodes = PrioritySort(50).episodes(STREAM, 0, 64)
+@pytest.mark.parametrize("spread", [1.0, 4.0])
+def test_sort_wants_the_items_in_increasing_order_of_priority(spread):
+    episodes = PrioritySort(50, spread).episodes(STREAM, 0, 64)
     batch = episodes.batch(0, 50)
     for sequence in range(64):
         items = [
@@ -28,9 +29,9 @@ def test_sort_wants_the_items_in_increasing_order_of_priority():
             assert torch.equal(batch.targets[0][place, sequence, 0], bits)
     priority = batch.inputs[:, :, 1]
     assert (priority == priority[:, :, :1, :1]).all()
-    assert priority.abs().max() < 1
-    assert abs(priority.mean()) < 0.05
-    assert abs(priority.std() - 3**-0.5) < 0.02
+    assert priority.abs().max() < spread
+    assert abs(priority.mean() / spread) < 0.05
+    assert abs(priority.std() / spread - 3**-0.5) < 0.02
     bits = batch.inputs[:, :, 0]
     assert set(bits.unique().tolist()) == {0, 1}
     assert abs(bits.mean() - 0.5) < 0.02
@@ -69,6 +70,12 @@ def test_recall_can_be_exercised_on_every_question_about_a_shorter_list():
 def test_sort_is_exercised_on_shorter_lists_and_asks_for_all_of_them():
     task = PrioritySort(20).exercise(length=4, questions=1)
     assert len(task.episodes(STREAM, 0, 2).batch(0, 4).queries[0]) == 4
+
+
+@pytest.mark.parametrize("spread", [0.0, -1.0, float("nan")])
+def test_priorities_that_are_all_alike_are_refused(spread):
+    with pytest.raises(UsageError, match="spread of priorities"):
+        PrioritySort(20, spread)
 
 
 @pytest.mark.parametrize("questions", [0, 10])

@@ -17,10 +17,12 @@ from mgmem.cli.tables import new_table, print_table
 from mgmem.errors import UsageError
 from mgmem.experiments import EXPERIMENTS, Experiment, count_parameters, find
 from mgmem.experiments import records as rec
-from mgmem.tasks.base import Estimate, Task
+from mgmem.tasks.base import Batch, Estimate, Task
+from mgmem.tasks.gap_scores import GapScore
 from mgmem.tasks.mapping import Mapping
 from mgmem.tasks.patch_scores import PatchScore
 from mgmem.tasks.seeds import SeedStream
+from mgmem.tasks.sort import PrioritySort
 from mgmem.training import checkpoint
 from mgmem.training.evaluation import TEST_SEED, Watch, evaluate
 from mgmem.training.loop import Budget, spent_budget
@@ -44,6 +46,8 @@ class Evaluate:
     """Round the weights to half precision first: the scores are those of the smaller file."""
     patches: bool = False
     """Also print the score apart for common and for rare patches (mapping)."""
+    gaps: bool = False
+    """Also print the error apart for close and for distant priorities (sorting)."""
     results: Path | None = None
     """Folder of records; default: results/ of this repository or package."""
     quiet: bool = False
@@ -59,15 +63,20 @@ def run(arguments: Sequence[str]) -> None:
     experiment, task, model, about = load_model(path)
     if options.half:
         _round_to_half(model)
-    if options.patches and not isinstance(task, Mapping):
-        raise UsageError(f"--patches: {experiment.name} asks for no patches; mapping does")
-    patches = PatchScore()
-    watch = (patches.add,) if options.patches else ()
-    metrics = score(model, task, options.episodes, options.quiet, *watch)
+    patches, gaps = _scores_apart(options, task)
+
+    def watch(answers: tuple[Tensor, ...], batch: Batch) -> None:
+        for apart in (patches, gaps):
+            if apart is not None:
+                apart.add(answers, batch)
+
+    metrics = score(model, task, options.episodes, options.quiet, watch)
     for line in comparison(experiment, metrics):
         print(line)
-    if options.patches:
+    if patches is not None:
         _print_patches(patches)
+    if gaps is not None:
+        _print_gaps(gaps)
     if options.record:
         folder = options.results or rec.results_folder()
         print(f"recorded in {_record(options, experiment, about, model, metrics).write(folder)}")
@@ -151,11 +160,33 @@ def score(
     return evaluate(model, task, stream, episodes, progress=advance, watch=watch).result()
 
 
+def _scores_apart(options: Evaluate, task: Task) -> tuple[PatchScore | None, GapScore | None]:
+    """What is to be scored apart; an error if the task has nothing of the kind."""
+    if options.patches and not isinstance(task, Mapping):
+        raise UsageError(f"--patches: {task.name} asks for no patches; mapping does")
+    if not options.gaps:
+        return PatchScore() if options.patches else None, None
+    if not isinstance(task, PrioritySort):
+        raise UsageError(f"--gaps: {task.name} has no priorities; sort has")
+    return None, GapScore(task.spread)
+
+
 def _print_patches(patches: PatchScore) -> None:
     table = new_table("patches by how often asked", "queries", "precision", "recall", "F")
     for row in patches.rows():
         figures = (f"{value:.4f}" for value in (row.precision, row.recall, row.f))
         table.add_row(row.ranks, f"{row.share:.1%}", *figures)
+    print_table(table)
+
+
+def _print_gaps(gaps: GapScore) -> None:
+    table = new_table("nearest priority", "items", "error", "part of all errors")
+    rows = gaps.rows()
+    total = sum(row.share * row.error for row in rows) or 1.0
+    for row in rows:
+        part = row.share * row.error / total
+        figures = (f"{row.share:.1%}", f"{row.error:.4f}", f"{part:.1%}")
+        table.add_row(f"{row.low:.3f} to {row.high:.3f}", *figures)
     print_table(table)
 
 
