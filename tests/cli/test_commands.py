@@ -49,7 +49,8 @@ def test_training_can_start_from_trained_weights_and_counts_on(run_folder, tmp_p
     assert earlier_points == old["progress"]["curve"]
     assert point["update"] == 4 + 2
     assert point["steps"] == old["feed"]["steps"] + new["feed"]["steps"]
-    assert point["seconds"] > old["progress"]["seconds"]
+    # Points are rounded to tenths of a second, and two updates may take less.
+    assert point["seconds"] >= round(old["progress"]["seconds"], 1)
     kept = load_weights(run_folder / "best.safetensors")[0]
     for name, weight in load_weights(folder / "best.safetensors")[0].items():
         torch.testing.assert_close(weight, kept[name], atol=1e-6, rtol=0)
