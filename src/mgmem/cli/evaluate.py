@@ -63,20 +63,19 @@ def run(arguments: Sequence[str]) -> None:
     experiment, task, model, about = load_model(path)
     if options.half:
         _round_to_half(model)
-    patches, gaps = _scores_apart(options, task)
+    apart = _score_apart(options, task)
 
     def watch(answers: tuple[Tensor, ...], batch: Batch) -> None:
-        for apart in (patches, gaps):
-            if apart is not None:
-                apart.add(answers, batch)
+        if apart is not None:
+            apart.add(answers, batch)
 
     metrics = score(model, task, options.episodes, options.quiet, watch)
     for line in comparison(experiment, metrics):
         print(line)
-    if patches is not None:
-        _print_patches(patches)
-    if gaps is not None:
-        _print_gaps(gaps)
+    if isinstance(apart, PatchScore):
+        _print_patches(apart)
+    elif apart is not None:
+        _print_gaps(apart)
     if options.record:
         folder = options.results or rec.results_folder()
         print(f"recorded in {_record(options, experiment, about, model, metrics).write(folder)}")
@@ -160,15 +159,15 @@ def score(
     return evaluate(model, task, stream, episodes, progress=advance, watch=watch).result()
 
 
-def _scores_apart(options: Evaluate, task: Task) -> tuple[PatchScore | None, GapScore | None]:
+def _score_apart(options: Evaluate, task: Task) -> PatchScore | GapScore | None:
     """What is to be scored apart; an error if the task has nothing of the kind."""
     if options.patches and not isinstance(task, Mapping):
         raise UsageError(f"--patches: {task.name} asks for no patches; mapping does")
-    if not options.gaps:
-        return PatchScore() if options.patches else None, None
-    if not isinstance(task, PrioritySort):
+    if options.gaps and not isinstance(task, PrioritySort):
         raise UsageError(f"--gaps: {task.name} has no priorities; sort has")
-    return None, GapScore(task.spread)
+    if isinstance(task, PrioritySort):
+        return GapScore(task.spread) if options.gaps else None
+    return PatchScore() if options.patches else None
 
 
 def _print_patches(patches: PatchScore) -> None:
