@@ -102,7 +102,8 @@ def test_evaluate_tells_close_from_distant_priorities(capsys):
     assert main(["evaluate", "sort-20", "--episodes", "20", "--quiet", "--gaps"]) == 0
     printed = capsys.readouterr().out
     assert "nearest priority" in printed
-    assert "0.080 to 2.000" in printed
+    # Priorities reach from -4 to 4 there: up to 8 apart.
+    assert "0.320 to 8.000" in printed
     assert main(["evaluate", "recall-10", "--gaps"]) == 2
     assert "has no priorities" in capsys.readouterr().err
 
