@@ -3,8 +3,8 @@
     python examples/sort_eight.py eight.safetensors
 
 The model and the optimiser are the library's, data and loop are written out here: 80 seconds on two
-cores, and one bit in twelve is wrong. ``mgmem train sort-20 --start eight.safetensors`` goes
-on from there to twenty items; the shipped weights of ``sort-20`` began so.
+cores, and one bit in twelve is wrong. The command that it prints at the end goes on from there to
+twenty items; the shipped weights of ``sort-20`` began so.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def main() -> None:
     task = {"length": str(ITEMS), "spread": str(SPREAD)}
     about = {"experiment": "sort-20", "recipe": "fast", "seed": 0, "task": task}
     save_weights(options.out, weights, {**about, "trained": asdict(spent)})
-    print(f"{options.out}: go on with `mgmem train sort-20 --start {options.out}`")
+    settings = f"--lr {RECIPE.lr} --gate-rate {RECIPE.gate_rate} --clip {RECIPE.clip}"
+    print(f"go on with: mgmem train sort-20 --start {options.out} --task spread={SPREAD} {settings}")
 
 
 if __name__ == "__main__":

@@ -163,11 +163,11 @@ def _score_apart(options: Evaluate, task: Task) -> PatchScore | GapScore | None:
     """What is to be scored apart; an error if the task has nothing of the kind."""
     if options.patches and not isinstance(task, Mapping):
         raise UsageError(f"--patches: {task.name} asks for no patches; mapping does")
-    if options.gaps and not isinstance(task, PrioritySort):
+    if not options.gaps:
+        return PatchScore() if options.patches else None
+    if not isinstance(task, PrioritySort):
         raise UsageError(f"--gaps: {task.name} has no priorities; sort has")
-    if isinstance(task, PrioritySort):
-        return GapScore(task.spread) if options.gaps else None
-    return PatchScore() if options.patches else None
+    return GapScore(task.spread)
 
 
 def _print_patches(patches: PatchScore) -> None:
