@@ -94,7 +94,7 @@ def main() -> None:
     about = {"experiment": "sort-20", "recipe": "fast", "seed": 0, "task": task}
     save_weights(options.out, weights, {**about, "trained": asdict(spent)})
     settings = f"--lr {RECIPE.lr} --gate-rate {RECIPE.gate_rate} --clip {RECIPE.clip}"
-    print(f"go on with: mgmem train sort-20 --start {options.out} --task spread={SPREAD} {settings}")
+    print(f"go on: mgmem train sort-20 --start {options.out} --task spread={SPREAD} {settings}")
 
 
 if __name__ == "__main__":
