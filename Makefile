@@ -5,12 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test lint setup clean
+.PHONY: run test lint sanitize setup browser clean
 
 run: $(READY)
 	$(BIN)/mgmem demo
 
-test: lint
+test: lint browser
 	$(BIN)/pytest -n 2 --dist loadgroup
 
 lint: $(READY)
@@ -18,7 +18,25 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The kernels with every access and every sum checked, on the grid of shapes and with tensors that do
+# not fit together. Takes minutes, needs gcc; not part of `make test`. Compiled first without the
+# checker's own runtime, which everything that looks at memory needs to be loaded before.
+SANITIZE := g++ -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g
+CHECKERS = $(foreach name,libasan.so libubsan.so libstdc++.so,$(shell g++ -print-file-name=$(name)))
+sanitize: $(READY)
+	CXX="$(SANITIZE)" $(BIN)/python -c "from mgmem.ops.native import build; \
+		build._TIMEOUT = 3600; build.library_path()"
+	CXX="$(SANITIZE)" LD_PRELOAD="$(CHECKERS)" ASAN_OPTIONS=detect_leaks=0 \
+		$(BIN)/pytest -p no:xdist -p no:faulthandler tests/ops/test_configurations.py \
+		tests/ops/test_native.py tests/ops/test_trust.py -k "not compiler and not build and not fork"
+
 setup: $(READY)
+
+# The page is tested in a real browser where there is one; where it can be installed, it is.
+browser:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1; } || \
+	  echo "no chromium here: the page's browser tests are skipped"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

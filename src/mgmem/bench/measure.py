@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from mgmem.nn import EncoderDecoder, MultigridMemory, ReadWrite
+from mgmem.nn.words import WordMemory
 from mgmem.spec import conv_costs, memory_costs
 
 
@@ -54,6 +55,8 @@ def multiply_adds(model: nn.Module, steps: int, queries: int) -> int:
     if isinstance(model, EncoderDecoder):
         decoding = _memory_work(model.decoder) + _conv_work(model.tail)
         return steps * _memory_work(model.encoder) + queries * decoding
+    if isinstance(model, WordMemory):
+        return steps * _memory_work(model.memory) + queries * _conv_work(model.tail)
     raise TypeError(f"no specification to count from: {type(model).__name__}")
 
 

@@ -22,7 +22,7 @@ def bench_step(names: list[str], repeats: int, batch: int = 1) -> dict[str, Any]
         rows[name] = {
             "seconds": seconds,
             "parameters": count_parameters(model),
-            "cells": int(model.cells),  # type: ignore[arg-type]
+            "cells": model.cells,
         }
     return {"batch": batch, "threads": torch.get_num_threads(), "models": rows}
 

@@ -2,92 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mgmem import ops
-from mgmem.bench.measure import matrix_product, multiply_adds, peak_memory, seconds_each
-from mgmem.experiments import find
+from mgmem.bench.measure import matrix_product, peak_memory, seconds_each
+from mgmem.bench.workload import Learner, Workload
 from mgmem.nn import MultigridConvLSTM, ReadWrite
 from mgmem.pyramid import Pyramid
-from mgmem.tasks.base import Batch, Task
-from mgmem.training.feed import make_feed
-from mgmem.training.optim import build_optimizer
-from mgmem.training.recipe import Recipe
-
-TRAINING_PASSES = 3
-"""A training step does the forward pass's multiply-adds three times: output, input, weights."""
 
 
-def bench_training(name: str, backends: Sequence[str], repeats: int, batch: int) -> dict[str, Any]:
-    """Updates per second of an experiment on each backend, in one run."""
-    experiment = find(name)
-    # Truncation of the reference, a fifth of the steps asked about: fixed, whatever recipes do.
-    recipe = Recipe(batch=batch, groups=1, chunk=20, query_share=0.2)
-    task, model = experiment.build()
-    feed = make_feed(task, 0, recipe)
-    piece = feed.next()
-    optimizer = build_optimizer(model, recipe)
+def bench_training(load: Workload, backends: Sequence[str], repeats: int) -> dict[str, Any]:
+    """Updates per second on each backend, in one run."""
     product, product_flops = matrix_product()
-    work = multiply_adds(model, piece.inputs.shape[0], len(piece.times)) * piece.inputs.shape[1]
-    flops = 2.0 * TRAINING_PASSES * work
-
-    def update(backend: str) -> Callable[[], None]:
-        def run() -> None:
-            with ops.backend(backend):
-                _update(model, task, optimizer, feed.next())
-
-        return run
-
-    runs = [update(backend) for backend in backends]
+    runs = [load.on(backend) for backend in backends]
     *times, product_time = seconds_each([*runs, product], repeats)
     product_rate = product_flops / product_time / 1e9
     rows = {}
     for backend, seconds, run in zip(backends, times, runs, strict=True):
-        rate = flops / seconds / 1e9
+        rate = load.flops / seconds / 1e9
         rows[backend] = {
             "updates_per_second": 1 / seconds,
             "gflops": rate,
             "share_of_matrix_product": rate / product_rate,
             "peak_bytes": peak_memory(run),
-            "shares": _shares(model, task, recipe, optimizer, backend, repeats),
+            "shares": _shares(load.learner, backend, repeats) if load.learner else None,
         }
     return {
-        "experiment": name,
-        "batch": recipe.batch,
-        "chunk": recipe.chunk,
-        "queries": len(piece.times),
+        "experiment": load.name,
+        "batch": load.batch,
+        "chunk": load.steps,
+        "queries": load.queries,
         "threads": torch.get_num_threads(),
         "matrix_product_gflops": product_rate,
-        "flops_per_update": flops,
+        "flops_per_update": load.flops,
         "backends": rows,
     }
 
 
-def _update(model: nn.Module, task: Task, optimizer: torch.optim.Optimizer, batch: Batch) -> None:
-    answers, _ = model(
-        batch.inputs, None, queries=batch.queries, times=batch.times, reset=batch.reset
-    )
-    optimizer.zero_grad(set_to_none=True)
-    task.loss(answers, batch).backward()
-    optimizer.step()
-
-
-def _shares(
-    model: nn.Module,
-    task: Task,
-    recipe: Recipe,
-    optimizer: torch.optim.Optimizer,
-    backend: str,
-    repeats: int,
-) -> dict[str, float] | None:
+def _shares(learner: Learner, backend: str, repeats: int) -> dict[str, float] | None:
     """Each part timed on its own, as a share of their sum; reader-writers only."""
+    model = learner.model
     if not isinstance(model, ReadWrite):
         return None
-    feed = make_feed(task, 0, recipe)
+    feed = learner.feed()
     batch = feed.next()
     with ops.backend(backend), torch.no_grad():
         h, _ = model.memory(batch.inputs)
@@ -117,7 +78,7 @@ def _shares(
         "input convolution": convolve,
         "memory": write,
         "reader": read,
-        "optimiser": lambda: optimizer.step(),
+        "optimiser": lambda: learner.optimizer.step(),
         "data": lambda: feed.next(),
     }
     times = dict(zip(parts, seconds_each(list(parts.values()), max(3, repeats // 3)), strict=True))

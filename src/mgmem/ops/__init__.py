@@ -3,13 +3,19 @@
 Three ways give one result: ``reference`` (the equations, step by step), ``scan`` (layer-major
 PyTorch, every device and dtype) and ``native`` (compiled kernels, float32 on CPU). ``auto``, the
 default, takes native where it can and scan elsewhere. ``MGMEM_BACKEND`` sets the default.
+
+Before any of them sees a tensor, all of them are checked against each other. Whether native takes
+a call is decided by ``native.verify``; inside ``torch.func`` transforms, forward-mode
+differentiation and exporters it is always the reference, since they trace plain PyTorch only.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import ModuleType
 
 import torch
@@ -17,6 +23,9 @@ from torch import Tensor
 
 from mgmem.errors import UsageError
 from mgmem.ops import native, reference, scan
+from mgmem.ops.checks import check_alike, check_conv, check_lstm
+from mgmem.ops.circumstances import transformed
+from mgmem.ops.native import verify
 from mgmem.ops.reference import LSTMWeights
 from mgmem.pyramid import Pyramid
 
@@ -32,40 +41,58 @@ __all__ = [
 ]
 
 BACKENDS = ("auto", "native", "scan", "reference")
-_chosen = "auto"
+_log = logging.getLogger("mgmem.ops")
+_default: str | None = None
+_inside: ContextVar[str | None] = ContextVar("mgmem.backend", default=None)
+"""The choice of the innermost ``with backend(...)``; each thread and each task has its own."""
 
 
 def set_backend(name: str) -> None:
     """Compute with this backend from now on: auto, native, scan or reference."""
-    global _chosen
-    if name not in BACKENDS:
-        raise UsageError(f"no backend {name!r}; there are {', '.join(BACKENDS)}")
-    if name == "native" and not native.available():
-        raise UsageError("the native backend is not available here; 'scan' always works")
-    _chosen = name
+    global _default
+    _default = _checked(name)
 
 
 def chosen_backend() -> str:
-    """The name last given to ``set_backend``, or the default."""
-    return _chosen
+    """The name given to the innermost ``backend`` block, or last to ``set_backend``.
+
+    Before any was given: what ``MGMEM_BACKEND`` says, looked at here and not on import, which
+    should neither compile nor fail.
+    """
+    chosen = _inside.get() or _default
+    if chosen is None:
+        chosen = os.environ.get("MGMEM_BACKEND") or "auto"
+        set_backend(chosen)
+    return chosen
 
 
 @contextmanager
 def backend(name: str) -> Iterator[None]:
-    """Compute with this backend inside the ``with`` block."""
-    before = _chosen
-    set_backend(name)
+    """Compute with this backend inside the ``with`` block, in this thread or task only."""
+    before = _inside.set(_checked(name))
     try:
         yield
     finally:
-        set_backend(before)
+        _inside.reset(before)
+
+
+def _checked(name: str) -> str:
+    if name not in BACKENDS:
+        raise UsageError(f"no backend {name!r}; there are {', '.join(BACKENDS)}")
+    if name == "native" and not native.available():
+        raise UsageError("the native backend is not available here; 'scan' always works")
+    return name
 
 
 def conv_layer(
     inputs: Pyramid, weights: Sequence[Tensor], biases: Sequence[Tensor], lowest: int, relu: bool
 ) -> Pyramid:
     """MG-conv; see ``reference.conv_layer``."""
-    return _pick(inputs).conv_layer(inputs, weights, biases, lowest, relu)
+    if torch.compiler.is_compiling():
+        return reference.conv_layer(inputs, weights, biases, lowest, relu)
+    check_conv(inputs, weights, biases, lowest)
+    way = _pick([*inputs.grids, *weights, *biases])
+    return way.conv_layer(inputs, weights, biases, lowest, relu)
 
 
 def lstm_layer(
@@ -77,36 +104,31 @@ def lstm_layer(
     active: Tensor | None = None,
 ) -> tuple[Pyramid, Pyramid, Pyramid]:
     """MG-conv-LSTM over a sequence; see ``reference.lstm_layer``."""
-    return _pick(inputs).lstm_layer(inputs, hidden, cell, weights, reset, active)
+    if torch.compiler.is_compiling():
+        return reference.lstm_layer(inputs, hidden, cell, weights, reset, active)
+    check_lstm(inputs, hidden, cell, weights, reset, active)
+    groups = (inputs.grids, hidden.grids, cell.grids, *weights[:3], weights.peephole or ())
+    way = _pick([tensor for group in groups for tensor in group], reset, active)
+    return way.lstm_layer(inputs, hidden, cell, weights, reset, active)
 
 
-def picks_native(inputs: Pyramid) -> bool:
-    """Whether a layer that is given these grids is computed by the native kernels."""
-    return _pick(inputs) is native
-
-
-def _pick(inputs: Pyramid) -> ModuleType:
-    """The module that computes this call."""
-    if _chosen == "reference":
-        return reference
-    if _chosen == "scan" or not _native_fits(inputs.grids[0]):
-        return _traceable()
-    return native
-
-
-def _native_fits(grid: Tensor) -> bool:
+def picks_native(tensors: Sequence[Tensor]) -> bool:
+    """Whether a layer that is given these tensors is computed by the native kernels."""
     return (
-        grid.dtype == torch.float32
-        and grid.device.type == "cpu"
+        chosen_backend() in ("auto", "native")
         and not torch.compiler.is_compiling()
-        and not torch.is_autocast_enabled("cpu")
-        and native.available()
+        and verify.refusal(tensors) is None
     )
 
 
-def _traceable() -> ModuleType:
-    """Exporters trace plain PyTorch only, so for them the equations themselves are run."""
-    return reference if torch.compiler.is_compiling() else scan
-
-
-set_backend(os.environ.get("MGMEM_BACKEND", "auto"))
+def _pick(tensors: Sequence[Tensor], *flags: Tensor | None) -> ModuleType:
+    """The module that computes this call."""
+    chosen = chosen_backend()
+    if chosen in ("auto", "native"):
+        why = verify.refusal(tensors, flags)
+        if why is None:
+            return native
+        _log.debug("not computed by the native kernels: %s", why)
+    check_alike(tensors, flags)
+    plain = chosen == "reference" or transformed() is not None or tensors[0].is_meta
+    return reference if plain else scan

@@ -81,44 +81,59 @@ def lstm_layer(
         outputs (time, batch, channels, *space), and h and c after the last step.
     """
     steps = [inputs.map(lambda grid, t=t: grid[t]) for t in range(inputs.grids[0].shape[0])]  # type: ignore[misc]
-    outputs, last_hidden, last_cell = [], [], []
+    results = []
     for index, level in enumerate(hidden.levels):
-        h, c = hidden.grids[index], cell.grids[index]
-        sequence = []
-        for t, step in enumerate(steps):
-            if reset is not None:
-                h, c = (torch.where(per_sequence(reset[t], s), 0.0, s) for s in (h, c))
-            new_h, new_c = lstm_step(gather(step, level), h, c, weights, index)
-            output = new_h
-            if active is not None:
-                alive = per_sequence(active[t], h)
-                h, c = torch.where(alive, new_h, h), torch.where(alive, new_c, c)
-                output = torch.where(alive, new_h, 0.0)
-            else:
-                h, c = new_h, new_c
-            sequence.append(output)
-        outputs.append(torch.stack(sequence) if sequence else h.new_zeros((0, *h.shape)))
-        last_hidden.append(h)
-        last_cell.append(c)
-    return (
-        Pyramid(hidden.lowest, tuple(outputs)),
-        Pyramid(hidden.lowest, tuple(last_hidden)),
-        Pyramid(hidden.lowest, tuple(last_cell)),
+        gates = [
+            convolve(gather(step, level), weights.input[index], weights.bias[index])
+            for step in steps
+        ]
+        peephole = None if weights.peephole is None else weights.peephole[index]
+        h, c, recurrent = hidden.grids[index], cell.grids[index], weights.recurrent[index]
+        results.append(recurrence(gates, h, c, recurrent, peephole, reset, active))
+    outputs, last_hidden, last_cell = (
+        Pyramid(hidden.lowest, grids) for grids in zip(*results, strict=True)
     )
+    return outputs, last_hidden, last_cell
 
 
-def lstm_step(
-    x: Tensor, h: Tensor, c: Tensor, weights: LSTMWeights, index: int
-) -> tuple[Tensor, Tensor]:
-    """One step of one grid: x (batch, channels read, *space), h and c (batch, channels, *space)."""
-    gates = convolve(x, weights.input[index], weights.bias[index])
-    gates = gates + convolve(h, weights.recurrent[index])
+def recurrence(
+    gates: Sequence[Tensor],
+    h: Tensor,
+    c: Tensor,
+    weight: Tensor,
+    peephole: Tensor | None = None,
+    reset: Tensor | None = None,
+    active: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One grid over a sequence, given the input's share of the gates at every step.
+
+    gates: of each step (batch, 4·channels, *space); h, c (batch, channels, *space); ``weight`` the
+    recurrent one. Returns outputs (time, batch, channels, *space), h and c.
+    """
+    outputs = []
+    for t, from_input in enumerate(gates):
+        if reset is not None:
+            h, c = (torch.where(per_sequence(reset[t], s), 0.0, s) for s in (h, c))
+        new_h, new_c = open_gates(from_input + convolve(h, weight), c, peephole)
+        output = new_h
+        if active is not None:
+            alive = per_sequence(active[t], h)
+            h, c = torch.where(alive, new_h, h), torch.where(alive, new_c, c)
+            output = torch.where(alive, new_h, 0.0)
+        else:
+            h, c = new_h, new_c
+        outputs.append(output)
+    return torch.stack(outputs) if outputs else h.new_zeros((0, *h.shape)), h, c
+
+
+def open_gates(gates: Tensor, c: Tensor, peephole: Tensor | None) -> tuple[Tensor, Tensor]:
+    """h and c after one step of one grid."""
     i, f, g, o = gates.chunk(4, 1)
-    if weights.peephole is not None:
-        for_i, for_f, for_o = weights.peephole[index]
+    if peephole is not None:
+        for_i, for_f, for_o = peephole
         i, f = i + for_i * c, f + for_f * c
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    if weights.peephole is not None:
+    if peephole is not None:
         o = o + for_o * c
     return o.sigmoid() * c.tanh(), c
 

@@ -7,15 +7,16 @@ steps together instead of a sum of one per step. Equal to ``reference`` up to ro
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.grad import conv1d_weight, conv2d_weight
 
-from mgmem.ops.reference import LSTMWeights, conv_layer, convolve
+from mgmem.ops import twice
+from mgmem.ops.pieces import channels_last, conv_layer, convolve_level
+from mgmem.ops.reference import LSTMWeights, convolve, recurrence
 from mgmem.pyramid import Pyramid, gather
 
 __all__ = ["conv_layer", "lstm_layer"]
@@ -31,14 +32,15 @@ def lstm_layer(
 ) -> tuple[Pyramid, Pyramid, Pyramid]:
     """MG-conv-LSTM over a sequence; arguments and results as in ``reference.lstm_layer``."""
     time, batch = inputs.grids[0].shape[:2]
-    flat = inputs.map(lambda grid: _channels_last(grid.flatten(0, 1)))
+    flat = inputs.map(lambda grid: grid.flatten(0, 1))
     masks = (_mask(reset, cell.finest), _mask(active, cell.finest))
     results = []
     for index, level in enumerate(hidden.levels):
-        gates = convolve(gather(flat, level), weights.input[index], weights.bias[index])
+        gates = convolve_level(flat, level, weights.input[index], weights.bias[index])
         peephole = weights.peephole[index] if weights.peephole is not None else None
         results.append(
             _Recurrence.apply(
+                _Source(inputs, level, weights.input[index], weights.bias[index]),
                 # Under autocast only the input convolution is narrow; the memory itself is not.
                 gates.unflatten(0, (time, batch)).to(cell.finest.dtype),
                 hidden.grids[index],
@@ -56,13 +58,24 @@ def lstm_layer(
     )
 
 
-def _channels_last(grid: Tensor) -> Tensor:
-    return grid.contiguous(memory_format=torch.channels_last) if grid.dim() == 4 else grid
-
-
 def _mask(flags: Tensor | None, like: Tensor) -> Tensor | None:
     """(time, batch) flags, each step's shaped to broadcast over (batch, channels, *space)."""
     return None if flags is None else flags.view(*flags.shape, *([1] * (like.dim() - 1)))
+
+
+class _Source(NamedTuple):
+    """What the input's share of a grid's gates is made of."""
+
+    inputs: Pyramid
+    level: int
+    weight: Tensor
+    bias: Tensor
+
+    def gates(self) -> Tensor:
+        """That share, (time, batch, 4·channels, *space)."""
+        leading = self.inputs.finest.shape[:2]
+        flat = self.inputs.map(lambda grid: grid.flatten(0, 1))
+        return convolve(gather(flat, self.level), self.weight, self.bias).unflatten(0, leading)
 
 
 class _Recurrence(torch.autograd.Function):
@@ -70,11 +83,14 @@ class _Recurrence(torch.autograd.Function):
 
     gates (time, batch, 4·channels, *space); h, c (batch, channels, *space); reset, active
     (time, batch, 1, ..) bool or None. Returns outputs (time, batch, channels, *space), h, c.
+    From ``source`` the gates are computed once more where somebody wants gradients of gradients:
+    to keep them for that would cost everybody memory.
     """
 
     @staticmethod
     def forward(
         ctx: Any,
+        source: _Source,
         gates: Tensor,
         h: Tensor,
         c: Tensor,
@@ -84,7 +100,8 @@ class _Recurrence(torch.autograd.Function):
         active: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         time = gates.shape[0]
-        h, c = _channels_last(h), _channels_last(c)
+        kept = (h, c, source.weight, source.bias, *source.inputs.grids)
+        h, c = channels_last(h), channels_last(c)
         # Index t of these holds the state before step t and before that step's reset: the reset
         # must not reach the output of step t-1, which is the same place.
         hs = torch.empty((time + 1, *h.shape), dtype=h.dtype, device=h.device)
@@ -102,15 +119,17 @@ class _Recurrence(torch.autograd.Function):
                     new_c = torch.where(active[t], new_c, old_c)
                 hs[t + 1], cs[t + 1] = new_h, new_c
         outputs = hs[1:] if active is None else hs[1:].masked_fill(~active, 0)
-        ctx.save_for_backward(opened, hs, cs, weight, peephole, reset, active)
+        ctx.save_for_backward(opened, hs, cs, weight, peephole, reset, active, *kept)
+        ctx.read = (source.inputs.lowest, source.level)
         return outputs, hs[time].clone(), cs[time].clone()
 
     @staticmethod
-    @once_differentiable
     def backward(
         ctx: Any, d_outputs: Tensor, d_h: Tensor, d_c: Tensor
     ) -> tuple[Tensor | None, ...]:
-        opened, hs, cs, weight, peephole, reset, active = ctx.saved_tensors
+        if twice.wanted_again(pulls := (d_outputs, d_h, d_c)):
+            return _differentiable_backward(ctx, pulls)
+        opened, hs, cs, weight, peephole, reset, active, *_ = ctx.saved_tensors
         d_gates = torch.empty_like(opened)
         d_peephole = None if peephole is None else hs.new_zeros((3, *hs.shape[2:]))
         transposed = F.conv_transpose1d if weight.dim() == 3 else F.conv_transpose2d
@@ -132,7 +151,24 @@ class _Recurrence(torch.autograd.Function):
             d_weight = _weight_gradient(old_hs, d_gates, weight)
         if d_peephole is not None:
             d_peephole = d_peephole.sum_to_size(peephole.shape)
-        return d_gates, d_h, d_c, d_weight, d_peephole, None, None
+        return None, d_gates, d_h, d_c, d_weight, d_peephole, None, None
+
+
+def _differentiable_backward(ctx: Any, pulls: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
+    """What ``_Recurrence.backward`` returns, by plain operations."""
+    _, _, _, weight, peephole, reset, active, h, c, w_in, bias, *grids = ctx.saved_tensors
+    lowest, level = ctx.read
+    with torch.enable_grad():
+        gates = _Source(Pyramid(lowest, tuple(grids)), level, w_in, bias).gates()
+        tensors = [gates.to(c.dtype), h, c, weight, *([] if peephole is None else [peephole])]
+
+    def compute(own: list[Tensor]) -> tuple[Tensor, ...]:
+        gates, h, c, weight, *rest = own
+        return recurrence(gates.unbind(), h, c, weight, rest[0] if rest else None, reset, active)
+
+    wanted = ctx.needs_input_grad[1 : 1 + len(tensors)]
+    found = twice.gradients(compute, tensors, wanted, pulls)
+    return None, *found, *[None] * (7 - len(found))
 
 
 def _emptied(state: Tensor, reset: Tensor | None, t: int) -> Tensor:

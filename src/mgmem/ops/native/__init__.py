@@ -1,5 +1,6 @@
 """Compiled kernels for the processor: whole layers in float32, forward and backward.
 
+Called with tensors that fit together (``ops.checks``) and that the kernels can read (``verify``).
 Without a C++ compiler, ``available()`` is False and the other backends do the work.
 """
 
@@ -7,35 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from mgmem.ops import reference
 from mgmem.ops.native import conv_op, library, lstm_op
 from mgmem.ops.reference import LSTMWeights
 from mgmem.pyramid import Pyramid
 
-__all__ = ["available", "conv_layer", "lstm_layer", "supports"]
+__all__ = ["available", "conv_layer", "lstm_layer"]
 
 
 def available() -> bool:
     """Whether the kernels are there; the first call compiles them."""
     return library.load() is not None
-
-
-def supports(inputs: Pyramid) -> bool:
-    """Whether these grids can be computed here: float32 on the CPU, 1D or 2D, sides doubling."""
-    grids = inputs.grids
-    return all(
-        grid.dtype == torch.float32 and grid.device.type == "cpu" and grid.layout == torch.strided
-        for grid in grids
-    ) and all(
-        tuple(2 * side for side in coarse.shape[-2:]) == tuple(fine.shape[-2:])
-        or (coarse.dim() == 3 and 2 * coarse.shape[-1] == fine.shape[-1])
-        for coarse, fine in pairwise(grids)
-    )
 
 
 def conv_layer(
@@ -44,7 +32,10 @@ def conv_layer(
     """MG-conv; see ``reference.conv_layer``."""
     grids, weights, biases = list(inputs.grids), list(weights), list(biases)
     run = conv_op.native_conv if _learning(*grids, *weights, *biases) else conv_op.conv_forward
-    return Pyramid(lowest, tuple(run(grids, weights, biases, inputs.lowest, lowest, relu)))
+    try:
+        return Pyramid(lowest, tuple(run(grids, weights, biases, inputs.lowest, lowest, relu)))
+    except library.Infinite:
+        return reference.conv_layer(inputs, weights, biases, lowest, relu)
 
 
 def lstm_layer(
@@ -73,7 +64,10 @@ def lstm_layer(
     arguments: Any = (*tensors, reset, active, inputs.lowest, lowest)
     learning = _learning(*(tensor for group in tensors for tensor in group))
     run: Any = lstm_op.native_lstm if learning else partial(lstm_op.lstm_forward, save=False)
-    results = run(*arguments)
+    try:
+        results = run(*arguments)
+    except library.Infinite:
+        return reference.lstm_layer(inputs, hidden, cell, weights, reset, active)
     outputs, last_hidden, last_cell = (
         Pyramid(lowest, tuple(results[i * levels : (i + 1) * levels])) for i in range(3)
     )

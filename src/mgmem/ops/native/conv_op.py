@@ -12,9 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mgmem.ops import reference, twice
 from mgmem.ops.native import library
 from mgmem.ops.native.library import RELU
-from mgmem.ops.native.tensors import cut, deal, dense, filled, new_tensors, zero_unread
+from mgmem.ops.native.tensors import cut, deal, dense, filled, new_tensors, reached_inputs
+from mgmem.pyramid import Pyramid
 
 
 def conv_forward(
@@ -108,7 +110,6 @@ def native_conv_backward(
     grads, inputs, weights = dense(grads), dense(inputs), dense(weights)
     like = [*inputs, *weights, *(weight.new_empty(weight.shape[0]) for weight in weights)]
     results = new_tensors(like, wanted)
-    zero_unread(results, len(inputs), lowest_in, lowest_out, len(weights))
     _, meta = conv_plan(
         lowest_in, lowest_out, relu, library.threads(),
         tuple([grid.shape for grid in inputs]), tuple([weight.shape for weight in weights]),
@@ -133,21 +134,36 @@ def _(
 
 
 def _conv_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    grids, weights, _, ctx.lowest_in, ctx.lowest_out, ctx.relu = inputs
+    grids, weights, biases, ctx.lowest_in, ctx.lowest_out, ctx.relu = inputs
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*grids, *weights, *output)
-    ctx.counts = (len(grids), len(weights), len(output))
+    ctx.save_for_backward(*grids, *weights, *biases, *output)
+    ctx.counts = (len(grids), len(weights), len(biases), len(output))
 
 
-def _conv_grad(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
-    grids, weights, outputs = cut(ctx.saved_tensors, ctx.counts)
-    wanted = [w for group in ctx.needs_input_grad[:3] for w in group]
-    found = native_conv_backward(
-        filled(grads, outputs), grids, outputs, weights,
-        ctx.lowest_in, ctx.lowest_out, ctx.relu, wanted,
-    )  # fmt: skip
-    dealt = deal(found, wanted)
-    return *cut(dealt, (len(grids), len(weights), len(weights))), None, None, None
+def _conv_grad(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
+    """Gradients; None for what the loss does not reach, as plain operations would have it."""
+    grids, weights, biases, outputs = cut(ctx.saved_tensors, ctx.counts)
+    reached = [grad is not None for grad in grads]
+    below = reached_inputs(reached, len(grids), ctx.lowest_in, ctx.lowest_out)
+    needed = [w for group in ctx.needs_input_grad[:3] for w in group]
+    wanted = [n and r for n, r in zip(needed, [*below, *reached, *reached], strict=True)]
+    counts = (len(grids), len(weights), len(biases))
+    dealt: list[Tensor | None] = [None] * sum(counts)
+    if any(wanted) and twice.wanted_again(grads):
+
+        def compute(own: list[Tensor]) -> tuple[Tensor, ...]:
+            x, w, b = cut(own, counts)
+            inputs = Pyramid(ctx.lowest_in, tuple(x))
+            return reference.conv_layer(inputs, w, b, ctx.lowest_out, ctx.relu).grids
+
+        dealt = twice.gradients(compute, [*grids, *weights, *biases], wanted, grads)
+    elif any(wanted):
+        found = native_conv_backward(
+            filled(grads, outputs), grids, outputs, weights,
+            ctx.lowest_in, ctx.lowest_out, ctx.relu, wanted,
+        )  # fmt: skip
+        dealt = deal(found, wanted)
+    return *cut(dealt, counts), None, None, None
 
 
 native_conv.register_autograd(_conv_grad, setup_context=_conv_context)

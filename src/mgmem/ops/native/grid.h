@@ -34,8 +34,9 @@ struct Grid {
     long vectors(long samples) const {
         return ((samples - 1) * sample + extent() + LANES - 1) / LANES;
     }
-    // Floats for a number of planes; the first position of plane c is at front + c * stride.
-    long room(long planes) const { return planes * stride; }
+    // Floats for a number of planes, and for vectors that overrun the last row of the last one; the
+    // first position of plane c is at front + c * stride.
+    long room(long planes) const { return planes ? planes * stride + 4 * LANES : 0; }
 };
 
 // Calls body(std::integral_constant<long, W>) with the width as a constant where it is a usual
@@ -83,6 +84,19 @@ inline void insert(const Grid& g, float* plane, const float* dense, long samples
     each_row(g, samples, jump, g.W, [=](long p, long d, long W) {
         std::memcpy(plane + p, dense + d, W * sizeof(float));
     });
+}
+
+// Thrown where sums of weights stand for the weights: inf * (a + b) is not inf * a + inf * b.
+struct Infinite {};
+
+inline void refuse_infinite(const Grid& g, const float* plane, long samples) {
+    ivec found{};
+    for (long v = 0; v < g.vectors(samples); v++) {
+        vec x = load(plane + v * LANES);
+        found |= (x == x) & (x - x != 0.0f);
+    }
+    for (long i = 0; i < LANES; i++)
+        if (found[i]) throw Infinite();
 }
 
 inline void insert_added(const Grid& g, float* plane, const float* dense, long samples, long jump) {

@@ -1,7 +1,6 @@
 // The C interface: every function takes the numbers of the call and an array of pointers, and
-// returns 0, or 1 where memory ran out.
-#include <new>
-
+// returns 0, 1 where memory (or threads) ran out, or 2 where an input is infinite in a place where
+// only the equations as they are written give the right infinities and NaNs.
 #include "lstm_backward.h"
 #include "program.h"
 
@@ -12,7 +11,9 @@ int guarded(F&& body) {
     try {
         body();
         return 0;
-    } catch (const std::bad_alloc&) {
+    } catch (const mg::Infinite&) {
+        return 2;
+    } catch (const std::exception&) {
         return 1;
     }
 }

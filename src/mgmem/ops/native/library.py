@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import math
-import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -18,13 +16,17 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from mgmem.ops.native.build import BuildError, library_path
+from mgmem.ops.native.blocks import empty as empty
+from mgmem.ops.native.build import library_path
+from mgmem.ops.native.cache import BuildError
 
 _log = logging.getLogger("mgmem.native")
 _POSITIONS = 600
 """Samples of small grids are stacked until a plane has about so many positions."""
+_WINOGRAD_POSITIONS = 2400
+"""The same for grids that are convolved in tiles of 4x4."""
 
-NO_MEMORY = "the native kernels found no memory for their scratch space"
+_NO_MEMORY = "the native kernels found no memory for their scratch space"
 RELU, RESET, ACTIVE, PEEPHOLE, SAVE = 1, 2, 4, 8, 16
 Numbers: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 Shape = tuple[int, ...]
@@ -83,15 +85,27 @@ def numbers(
     levels = [(s[0], *((1,) * (2 - dims)), *s[1:]) for s in (*inputs, *outputs)]
     values = [
         dims, kernel, time, batch, lowest_in, len(inputs), lowest_out, len(outputs), threads, flags,
+        parts(batch),
         *(number for shape in levels for number in shape),
         *(group_size(batch, shape[1:], kernel) for shape in outputs),
     ]  # fmt: skip
     return (ctypes.c_int64 * len(values))(*values)
 
 
+def parts(batch: int) -> int:
+    """Into how many parts the samples of a call are dealt: two at least, of eight or more each."""
+    return max(1, min(batch, 2), batch // 8)
+
+
 def group_size(batch: int, space: Shape, kernel: int) -> int:
-    """How many samples are stacked in a plane; two threads always have work."""
-    return max(1, min(-(-_POSITIONS // _sample_size(space, kernel)), -(-batch // 2)))
+    """How many samples are stacked in a plane, at most those of a part."""
+    positions = _WINOGRAD_POSITIONS if _in_tiles(space, kernel) else _POSITIONS
+    return max(1, min(-(-positions // _sample_size(space, kernel)), -(-batch // parts(batch))))
+
+
+def _in_tiles(space: Shape, kernel: int) -> bool:
+    """Whether a grid can be cut into the tiles of Winograd's convolution."""
+    return kernel == 3 and len(space) == 2 and all(side % 4 == 0 for side in space)
 
 
 def saved_size(time: int, batch: int, shape: Shape, kernel: int, active: bool) -> int:
@@ -100,7 +114,9 @@ def saved_size(time: int, batch: int, shape: Shape, kernel: int, active: bool) -
     pad = kernel // 2
     behind = pad + (pad * (shape[-1] + pad) if len(shape) > 2 else 0)
     plane = -(-(group * _sample_size(shape[1:], kernel) - behind) // 16) * 16
-    return -(-batch // group) * time * (6 if active else 5) * shape[0] * plane
+    in_part = -(-batch // parts(batch))
+    groups = parts(batch) * -(-in_part // group)
+    return groups * time * (6 if active else 5) * shape[0] * plane
 
 
 def _sample_size(space: Shape, kernel: int) -> int:
@@ -110,11 +126,22 @@ def _sample_size(space: Shape, kernel: int) -> int:
     return size * (space[-1] + pad)
 
 
+class Infinite(Exception):
+    """An input is infinite: only the reference has the right infinities and NaNs."""
+
+
 def call(name: str, meta: Numbers, tensors: Sequence[Tensor | None]) -> None:
     """Run a kernel on contiguous tensors; None is a null pointer."""
     pointers = _pointers(len(tensors))(*[t if t is None else t.data_ptr() for t in tensors])
-    if _function(name)(meta, pointers):
-        raise MemoryError(NO_MEMORY)
+    check(_function(name)(meta, pointers))
+
+
+def check(code: int | None) -> None:
+    """Raise what a kernel's answer stands for; 0 is well."""
+    if code == 2:
+        raise Infinite
+    if code != 0:
+        raise MemoryError(_NO_MEMORY)
 
 
 @lru_cache(maxsize=1024)
@@ -127,54 +154,6 @@ def _function(name: str) -> Any:
     library = load()
     assert library is not None, "the native backend is not available"
     return getattr(library, f"mg_{name}")
-
-
-# --- memory that is used again and again ---------------------------------------------------------
-#
-# Outputs and what backward needs are tens to hundreds of MB a layer. Fresh pages cost more time
-# than the arithmetic that fills them, so blocks that PyTorch has let go serve the next update.
-
-_idle: dict[int, list[Tensor]] = {}
-_LARGE = 1 << 18
-"""Floats from which on memory is kept."""
-
-
-def empty(shape: Sequence[int]) -> Tensor:
-    """A new float32 tensor, not initialised; a large one lies in memory used before."""
-    count = shape.numel() if isinstance(shape, torch.Size) else math.prod(shape)
-    if count < _LARGE:
-        return torch.empty(shape, dtype=torch.float32)
-    blocks = _idle.get(count)
-    block = blocks.pop() if blocks else torch.empty(count, dtype=torch.float32)
-    lease = _lease_type(count).from_address(block.data_ptr())
-    lease.block = block
-    storage = torch.frombuffer(lease, dtype=torch.float32).untyped_storage()
-    return torch.empty(0, dtype=torch.float32).set_(storage, 0, tuple(shape))  # type: ignore[call-overload]
-
-
-@lru_cache(maxsize=256)
-def _lease_type(count: int) -> Any:
-    """An array over a block that hands the block back when the last tensor on it has gone."""
-
-    def hand_back(self: Any) -> None:
-        if _idle is not None and sum(map(_floats, _idle.items())) + count <= _most_idle():
-            _idle.setdefault(count, []).append(self.block)
-
-    fields = {"_length_": count, "_type_": ctypes.c_float, "__del__": hand_back}
-    return type("Lease", (ctypes.Array,), fields)
-
-
-def _floats(item: tuple[int, list[Tensor]]) -> int:
-    return item[0] * len(item[1])
-
-
-@lru_cache(maxsize=1)
-def _most_idle() -> int:
-    """An eighth of the machine's memory, in floats."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8 // 4
-    except (ValueError, OSError, AttributeError):
-        return 1 << 28
 
 
 def threads() -> int:

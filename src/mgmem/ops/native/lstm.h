@@ -86,7 +86,7 @@ struct LSTMForwardRun {
     const Grid& fine;
     long i, C, sample;  // level, channels, floats of a sample
     Saved saved;
-    float *x, *x_coarse, *halves, *gates, *h, *c, *mask, *kept_h, *kept_c, *peephole;
+    float *x, *x_coarse, *work, *gates, *h, *c, *mask, *kept_h, *kept_c, *peephole;
 
     LSTMForwardRun(const LSTMForward& p, const Level& level)
         : call(level.call), p(p), level(level), fine(level.fine), i(level.index), C(level.Ch),
@@ -96,7 +96,7 @@ struct LSTMForwardRun {
         memory.begin();
         x = memory.take_zeros(fine.room(level.Cf));
         x_coarse = memory.take_zeros(level.coarse.room(level.Cu));
-        halves = memory.take(level.coarse.room(level.up >= 0 ? level.halves * level.O : 0));
+        work = memory.take(level.convolution->forward_room());
         gates = memory.take(fine.room(level.O));
         h = x + fine.front + (level.Cs + level.Cp) * fine.stride;
         c = memory.take_zeros(fine.room(C));
@@ -108,8 +108,8 @@ struct LSTMForwardRun {
             insert_all(fine, peephole, fine.stride, p.peephole[i], 3 * C, level.group, 0);
     }
 
-    void run(long group) {
-        long first = group * level.group, n = std::min(level.group, call.batch - first);
+    // All time steps of n sequences.
+    void run(long first, long n, long group) {
         make_mask(fine, mask, n, nullptr);
         insert_all(fine, h, fine.stride, p.hidden[i] + first * sample, C, n);
         insert_all(fine, c, fine.stride, p.cell[i] + first * sample, C, n);
@@ -125,7 +125,7 @@ struct LSTMForwardRun {
                 copy_samples(fine, c, fine.stride, kept_c, fine.stride, C, n, active, false);
             }
             level.gather(p.inputs, at, n, x, x_coarse);
-            level.forward(x, x_coarse, p.bias[i], PLAIN, halves, gates, n);
+            level.convolution->forward(x, x_coarse, p.bias[i], PLAIN, work, gates, n);
             for (long channel = 0; channel < C; channel++) update(group, t, channel, n);
             float* output = p.outputs[i] + at * sample;
             extract_all(fine, h, fine.stride, output, C, n);
@@ -170,32 +170,38 @@ struct LSTMForwardRun {
 };
 
 inline Level lstm_level(const Call& call, long i) {
-    return Level(call, i, call.batch, call.out[i].C, 4 * call.out[i].C);
+    return Level(call, i, call.out[i].C, 4 * call.out[i].C);
 }
 
-// One level over all time steps; its weights are packed.
-inline void lstm_forward(const Level& level, const LSTMForward& p) {
-    const Call& call = level.call;
-    long i = level.index, C = call.out[i].C;
-    expect_large(p.outputs[i], call.time * call.batch * C * level.fine.H * level.fine.W);
-    if (call.flags & SAVE) {
-        Saved saved(level, C, p.saved[i]);
-        expect_large(saved.data, saved.at(level.groups, 0, 0) - saved.data);
+// All levels over all time steps; their weights are packed.
+template <class Levels>
+void lstm_forward(const Call& call, const Levels& levels, const LSTMForward& p) {
+    for (const Level& level : levels) {
+        long i = level.index, C = level.Ch;
+        expect_large(p.outputs[i], call.time * call.batch * C * level.fine.H * level.fine.W);
+        if (call.flags & SAVE) {
+            Saved saved(level, C, p.saved[i]);
+            expect_large(saved.data,
+                         saved.at(call.parts * level.groups_in_part, 0, 0) - saved.data);
+        }
     }
-    long parts = std::max(1L, std::min(call.threads, level.groups));
-    parallel(int(parts), [&](int part) {
-        Share share(level.groups, parts, part);
-        LSTMForwardRun run(p, level);
-        for (long g = share.first; g < share.last; g++) run.run(g);
+    parallel(call.threads, call.parts, [&](long part) {
+        for (const Level& level : levels) {
+            LSTMForwardRun run(p, level);
+            Part(call, part).each_group(
+                level.group, level.groups_in_part,
+                [&](long first, long n, long group) { run.run(first, n, group); });
+        }
     });
 }
 
 inline void lstm_forward(const Call& call, const LSTMForward& p) {
+    std::vector<Level> levels;
     for (long i = 0; i < call.outputs; i++) {
-        Level level = lstm_level(call, i);
-        level.pack_forward(p.w_in[i], p.w_rec[i]);
-        lstm_forward(level, p);
+        levels.push_back(lstm_level(call, i));
+        levels.back().convolution->pack_forward(p.w_in[i], p.w_rec[i]);
     }
+    lstm_forward(call, levels, p);
 }
 
 }  // namespace mg

@@ -62,14 +62,17 @@ struct LSTMBackwardRun {
     const Grid& fine;
     long i, C, sample;
     Saved saved;
-    float *x, *x_coarse, *h, *before, *d_gates, *halves, *dx, *dx_coarse, *dh, *dc, *mask;
+    float *x, *x_coarse, *h, *before, *d_gates, *work, *dx, *dx_coarse, *dh, *dc, *mask;
     float *kept_h, *kept_c, *peephole, *d_peephole, *dw, *d_peephole_sum;
-    bool to_fine;
+    bool to_weights;
 
-    LSTMBackwardRun(const LSTMBackward& p, const Level& level, float* dw, float* d_peephole_sum)
+    // `first_fine`: fine channels from there on get a gradient.
+    LSTMBackwardRun(const LSTMBackward& p, const Level& level, long first_fine, float* dw,
+                    float* d_peephole_sum)
         : call(level.call), p(p), level(level), fine(level.fine), i(level.index), C(level.Ch),
           sample(C * fine.H * fine.W), saved(level, C, const_cast<float*>(p.saved[i])), dw(dw),
-          d_peephole_sum(d_peephole_sum), to_fine(level.back_first == 0) {
+          d_peephole_sum(d_peephole_sum),
+          to_weights(p.d_w_in[i] || p.d_w_rec[i] || p.d_bias[i]) {
         Scratch& memory = scratch();
         memory.begin();
         const Grid& coarse = level.coarse;
@@ -78,10 +81,10 @@ struct LSTMBackwardRun {
         x_coarse = memory.take_zeros(coarse.room(level.Cu));
         before = memory.take_zeros(fine.room(C));
         d_gates = memory.take_zeros(fine.room(level.O));
-        halves = memory.take_zeros(coarse.room(level.up >= 0 ? level.halves * level.O : 0));
+        work = memory.take_zeros(level.convolution->backward_room());
         dx = memory.take_zeros(fine.room(level.Cf));
         dx_coarse = memory.take(coarse.room(level.Cu));
-        dh = dx + fine.front + (level.Cs + level.Cp - level.back_first) * fine.stride;
+        dh = dx + fine.front + (level.Cs + level.Cp - first_fine) * fine.stride;
         dc = memory.take_zeros(fine.room(C));
         mask = memory.take(fine.room(1));
         kept_h = memory.take(p.active ? fine.room(C) : 0);
@@ -92,14 +95,10 @@ struct LSTMBackwardRun {
             insert_all(fine, peephole, fine.stride, p.peephole[i], 3 * C, level.group, 0);
     }
 
-    void run(long group) {
-        long first = group * level.group, n = std::min(level.group, call.batch - first);
-        if (n < level.group) {  // nothing of the group before may remain behind the last sample
+    // All time steps of n sequences, the last first.
+    void run(long first, long n, long group) {
+        if (n < level.group)  // nothing of the group before may remain behind the last sample
             std::memset(d_gates, 0, fine.room(level.O) * sizeof(float));
-            if (level.up >= 0)
-                std::memset(halves, 0,
-                            level.coarse.room(level.halves * level.O) * sizeof(float));
-        }
         make_mask(fine, mask, n, nullptr);
         insert_all(fine, dh, fine.stride, p.grads_hidden[i] + first * sample, C, n);
         insert_all(fine, dc, fine.stride, p.grads_cell[i] + first * sample, C, n);
@@ -131,10 +130,9 @@ struct LSTMBackwardRun {
         for (long c = 0; c < C; c++) update(group, t, c, n, cell + c * stride);
         level.gather(p.inputs, at, n, x, x_coarse);
         hidden_before(group, t, first, n, reset);
-        if (level.up >= 0) level.split_parts(d_gates, halves, n);
-        level.weight_gradients(x, x_coarse, d_gates, halves, n, dw);
-        level.backward_fine(d_gates, dx, n);
-        level.scatter(p.inputs, p.d_inputs, at, n, dx, halves, dx_coarse);
+        level.convolution->backward(x, x_coarse, d_gates, work, to_weights ? dw : nullptr, dx,
+                                    dx_coarse, n);
+        level.scatter(p.inputs, p.d_inputs, at, n, dx, dx_coarse);
         if (active) {
             copy_samples(fine, kept_h, fine.stride, dh, fine.stride, C, n, active, false);
             copy_samples(fine, kept_c, fine.stride, dc, fine.stride, C, n, active, false);
@@ -203,29 +201,37 @@ struct LSTMBackwardRun {
 
 inline void lstm_backward(const Call& call, const LSTMBackward& p) {
     expect_large_inputs(call, p.d_inputs);
+    std::vector<Level> levels;
+    std::vector<long> first_fine, cells;
+    std::vector<std::vector<float>> dw, d_peephole;
+    auto wanted = [&](int source) { return source >= 0 && p.d_inputs[source]; };
     for (long i = 0; i < call.outputs; i++) {
-        long C = call.out[i].C;
-        Level level(call, i, call.batch, C, 4 * C);
-        auto wanted = [&](int source) { return source >= 0 && p.d_inputs[source]; };
+        levels.push_back(lstm_level(call, i));
+        Level& level = levels.back();
         bool to_fine = wanted(level.same) || wanted(level.pool);
-        level.pack_backward(p.w_in[i], p.w_rec[i], to_fine ? 0 : level.Cs + level.Cp,
-                            wanted(level.up));
-        long parts = std::max(1L, std::min(call.threads, level.groups));
-        long size = level.gradient_size();
-        long cells = p.peephole ? 3 * C * level.fine.H * level.fine.W : 0;
-        std::vector<float> dw(parts * size), d_peephole(parts * cells);
-        parallel(int(parts), [&](int part) {
-            Share share(level.groups, parts, part);
-            LSTMBackwardRun run(p, level, &dw[part * size], d_peephole.data() + part * cells);
-            for (long g = share.first; g < share.last; g++) run.run(g);
-        });
-        level.unpack_gradients(dw.data(), parts, p.d_w_in[i], p.d_w_rec[i], p.d_bias[i]);
-        if (p.peephole && p.d_peephole[i]) {
-            std::memset(p.d_peephole[i], 0, cells * sizeof(float));
-            for (long part = 0; part < parts; part++)
-                for (long j = 0; j < cells; j++)
-                    p.d_peephole[i][j] += d_peephole[part * cells + j];
+        first_fine.push_back(to_fine ? 0 : level.Cs + level.Cp);
+        level.convolution->pack_backward(p.w_in[i], p.w_rec[i], first_fine[i], wanted(level.up));
+        cells.push_back(p.peephole ? 3 * level.Ch * level.fine.H * level.fine.W : 0);
+        dw.emplace_back(call.parts * level.gradient_size());
+        d_peephole.emplace_back(call.parts * cells[i]);
+    }
+    parallel(call.threads, call.parts, [&](long part) {
+        for (const Level& level : levels) {
+            long i = level.index;
+            LSTMBackwardRun run(p, level, first_fine[i], &dw[i][part * level.gradient_size()],
+                                d_peephole[i].data() + part * cells[i]);
+            Part(call, part).each_group(
+                level.group, level.groups_in_part,
+                [&](long first, long n, long group) { run.run(first, n, group); });
         }
+    });
+    for (long i = 0; i < call.outputs; i++) {
+        levels[i].unpack_gradients(dw[i].data(), p.d_w_in[i], p.d_w_rec[i], p.d_bias[i]);
+        if (!p.peephole || !p.d_peephole[i]) continue;
+        std::memset(p.d_peephole[i], 0, cells[i] * sizeof(float));
+        for (long part = 0; part < call.parts; part++)
+            for (long j = 0; j < cells[i]; j++)
+                p.d_peephole[i][j] += d_peephole[i][part * cells[i] + j];
     }
 }
 

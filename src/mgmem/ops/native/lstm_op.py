@@ -12,9 +12,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mgmem.ops import reference, twice
 from mgmem.ops.native import library
 from mgmem.ops.native.library import ACTIVE, PEEPHOLE, RESET, SAVE
-from mgmem.ops.native.tensors import cut, deal, dense, filled, new_tensor, new_tensors, zero_unread
+from mgmem.ops.native.tensors import (
+    cut,
+    deal,
+    dense,
+    filled,
+    new_tensor,
+    new_tensors,
+    reached_inputs,
+)
+from mgmem.ops.reference import LSTMWeights
+from mgmem.pyramid import Pyramid
 
 _NONE: list[Tensor | None] = [None]
 
@@ -174,7 +185,6 @@ def native_lstm_backward(
     w_in, w_rec, peephole = dense(w_in), dense(w_rec), dense(peephole)
     levels = len(hidden)
     results = _lstm_results(inputs, hidden, cell, w_in, w_rec, peephole, wanted)
-    zero_unread(results, len(inputs), lowest_in, lowest_out, levels)
     meta = _lstm_numbers(inputs, hidden, w_in, peephole, reset, active, lowest_in, lowest_out, True)
     library.call(
         "lstm_backward",
@@ -223,28 +233,58 @@ def _(
 
 
 def _lstm_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    grids, hidden, cell, w_in, w_rec, _, peephole, reset, active, low_in, low_out = inputs
-    levels = len(hidden)
-    kept = (grids, hidden, cell, w_in, w_rec, peephole, output[:levels], output[3 * levels :])
+    *groups, reset, active, low_in, low_out = inputs
+    levels = len(groups[1])
+    kept = (*groups, output[:levels], output[3 * levels :])
     ctx.save_for_backward(reset, active, *(tensor for group in kept for tensor in group))
     ctx.set_materialize_grads(False)
     ctx.counts = [len(group) for group in kept]
     ctx.lowest = (low_in, low_out)
 
 
-def _lstm_grad(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
+def _lstm_grad(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
+    """Gradients; None for what the loss does not reach, as plain operations would have it."""
     reset, active, *tensors = ctx.saved_tensors
-    kept = cut(tensors, ctx.counts)
-    grids, hidden, cell, w_in, w_rec, peephole, outputs, saved = kept
-    levels = len(hidden)
-    wanted = [w for group in ctx.needs_input_grad[:7] for w in group]
-    like = [*outputs, *hidden, *cell]
-    found = native_lstm_backward(
-        filled(grads[: 3 * levels], like), grids, hidden, cell, w_in, w_rec, peephole, outputs,
-        saved, reset, active, *ctx.lowest, wanted,
+    *groups, outputs, saved = cut(tensors, ctx.counts)
+    grids, hidden, cell, w_in, w_rec, _, peephole = groups
+    levels, counts = len(hidden), ctx.counts[:7]
+    pulls = grads[: 3 * levels]
+    reached = [any(pull is not None for pull in pulls[j::levels]) for j in range(levels)]
+    below = reached_inputs(reached, len(grids), *ctx.lowest)
+    needed = [w for group in ctx.needs_input_grad[:7] for w in group]
+    of_levels = reached * (6 if peephole else 5)
+    wanted = [n and r for n, r in zip(needed, [*below, *of_levels], strict=True)]
+    dealt: list[Tensor | None] = [None] * sum(counts)
+    if any(wanted) and twice.wanted_again(pulls):
+
+        def compute(own: list[Tensor]) -> list[Tensor]:
+            return _by_reference(cut(own, counts), reset, active, *ctx.lowest)
+
+        flat = [tensor for group in groups for tensor in group]
+        dealt = twice.gradients(compute, flat, wanted, pulls)
+    elif any(wanted):
+        found = native_lstm_backward(
+            filled(pulls, [*outputs, *hidden, *cell]), grids, hidden, cell, w_in, w_rec, peephole,
+            outputs, saved, reset, active, *ctx.lowest, wanted,
+        )  # fmt: skip
+        dealt = deal(found, wanted)
+    return *cut(dealt, counts), None, None, None, None
+
+
+def _by_reference(
+    groups: Sequence[list[Tensor]],
+    reset: Tensor | None,
+    active: Tensor | None,
+    lowest_in: int,
+    lowest_out: int,
+) -> list[Tensor]:
+    """Outputs, last h and last c, from the tensors of ``native_lstm`` by plain operations."""
+    grids, hidden, cell, w_in, w_rec, bias, peephole = map(tuple, groups)
+    results = reference.lstm_layer(
+        Pyramid(lowest_in, grids), Pyramid(lowest_out, hidden), Pyramid(lowest_out, cell),
+        LSTMWeights(w_in, w_rec, bias, peephole or None), reset, active,
     )  # fmt: skip
-    counts = (len(grids), levels, levels, levels, levels, levels, len(peephole))
-    return *cut(deal(found, wanted), counts), None, None, None, None
+    return [grid for pyramid in results for grid in pyramid.grids]
 
 
 native_lstm.register_autograd(_lstm_grad, setup_context=_lstm_context)

@@ -52,16 +52,14 @@ inline LSTMForward lstm_arguments(const Call& call, void* const* pointers) {
 
 // A level that packs its weights only when they have changed. It compares them all each time:
 // nobody tells of a change, and comparing costs a small part of packing.
-class KeptLevel {
-  public:
-    Level level;
-    explicit KeptLevel(Level&& level) : level(std::move(level)) {}
+struct KeptLevel : Level {
+    explicit KeptLevel(Level&& level) : Level(std::move(level)) {}
 
     void pack(const float* input, const float* hidden) {
-        long inputs = level.O * level.Cin * level.taps, hiddens = level.O * level.Ch * level.taps;
+        long inputs = O * Cin * taps, hiddens = O * Ch * taps;
         if (equal(input_, input, inputs) && equal(hidden_, hidden, hiddens)) return;
         input_.clear();  // known again once all is packed, should memory run out on the way
-        level.pack_forward(input, hidden);
+        convolution->pack_forward(input, hidden);
         hidden_.assign(hidden, hidden + hiddens);
         input_.assign(input, input + inputs);
     }
@@ -128,16 +126,13 @@ class Program {
             if (kind == MOVE) return move((float*)pointers[0], (const float*)pointers[1]);
             if (kind == CONV) {
                 ConvForward c = conv_arguments(*call, pointers.data());
-                for (KeptLevel& kept : levels) {
-                    kept.pack(c.weights[kept.level.index], nullptr);
-                    conv_forward(kept.level, c);
-                }
+                for (KeptLevel& level : levels) level.pack(c.weights[level.index], nullptr);
+                conv_forward(*call, levels, c);
             } else {
                 LSTMForward c = lstm_arguments(*call, pointers.data());
-                for (KeptLevel& kept : levels) {
-                    kept.pack(c.w_in[kept.level.index], c.w_rec[kept.level.index]);
-                    lstm_forward(kept.level, c);
-                }
+                for (KeptLevel& level : levels)
+                    level.pack(c.w_in[level.index], c.w_rec[level.index]);
+                lstm_forward(*call, levels, c);
             }
         }
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import torch
 
+from mgmem.ops.checks import check_conv_shapes, check_lstm_shapes
 from mgmem.ops.native import library
 from mgmem.ops.native.conv_op import conv_plan
 from mgmem.ops.native.lstm_op import lstm_plan
@@ -24,7 +25,7 @@ _NULL = -1
 
 
 class Place(NamedTuple):
-    """Where a float32 tensor of a program is: a tensor of every run, or the program's memory."""
+    """Where a tensor of a program is: a tensor of every run, or the program's memory."""
 
     slot: int
     shape: torch.Size
@@ -35,6 +36,10 @@ class Places(NamedTuple):
 
     lowest: int
     grids: list[Place]
+
+
+def _shapes(places: Sequence[Place]) -> tuple[torch.Size, ...]:
+    return tuple([place.shape for place in places])
 
 
 class Program:
@@ -64,10 +69,10 @@ class Program:
         self, inputs: Places, weights: Sequence[Sequence[Place]], outputs: Places, relu: bool
     ) -> None:
         """MG-conv; see ``reference.conv_layer``. ``weights``: and the biases."""
+        below, kernels, biases = map(_shapes, (inputs.grids, *weights))
+        check_conv_shapes(inputs.lowest, outputs.lowest, below, kernels, biases)
         _, meta = conv_plan(
-            inputs.lowest, outputs.lowest, relu, self._threads,
-            tuple([place.shape for place in inputs.grids]),
-            tuple([place.shape for place in weights[0]]),
+            inputs.lowest, outputs.lowest, relu, self._threads, below, kernels
         )  # fmt: skip
         self._add(_CONV, list(meta), [*inputs.grids, *weights[0], *weights[1], *outputs.grids])
 
@@ -77,21 +82,24 @@ class Program:
         state: Sequence[Places],
         weights: Sequence[Sequence[Place]],
         outputs: Sequence[Places],
+        reset: Place | None = None,
     ) -> None:
         """One step of MG-conv-LSTM without peepholes.
 
         ``state``: h and c. ``weights``: of the input, of the recurrence, biases. ``outputs``: the
-        layer's output, the new h, the new c.
+        layer's output, the new h, the new c. ``reset``: (1, batch) bool.
         """
         hidden, cell = state
+        below = tuple([torch.Size((1, *place.shape)) for place in inputs.grids])
+        shapes = [_shapes(group) for group in (hidden.grids, cell.grids, *weights)]
+        check_lstm_shapes(inputs.lowest, hidden.lowest, below, *shapes)
         meta = lstm_plan(
-            inputs.lowest, hidden.lowest, 0, self._threads,
-            tuple([torch.Size((1, *place.shape)) for place in inputs.grids]),
-            tuple([place.shape for place in hidden.grids]), weights[0][0].shape[-1],
+            inputs.lowest, hidden.lowest, library.RESET if reset else 0, self._threads,
+            below, shapes[0], weights[0][0].shape[-1],
         )  # fmt: skip
         none = [Place(_NULL, torch.Size())] * len(hidden.grids)
         places = [
-            *none[:1], *none[:1], *inputs.grids, *hidden.grids, *cell.grids,
+            reset or none[0], none[0], *inputs.grids, *hidden.grids, *cell.grids,
             *(place for group in weights for place in group), *none,
             *(place for pyramid in outputs for place in pyramid.grids), *none,
         ]  # fmt: skip
@@ -121,8 +129,7 @@ class Program:
         if self._handle is None:
             self._load()
         addresses = array("q", pointers)
-        if self._run(self._handle, addresses.buffer_info()[0]):
-            raise MemoryError(library.NO_MEMORY)
+        library.check(self._run(self._handle, addresses.buffer_info()[0]))
 
     def _load(self) -> None:
         kernels = library.load()
@@ -131,7 +138,7 @@ class Program:
         self._run, self._free = kernels.mg_program_run, kernels.mg_program_free
         self._handle = kernels.mg_program_new((ctypes.c_int64 * len(values))(*values))
         if self._handle is None:
-            raise MemoryError(library.NO_MEMORY)
+            library.check(1)
 
     def __del__(self) -> None:
         if self._handle is not None:

@@ -15,8 +15,10 @@ Maybe = Sequence[Tensor | None]
 
 
 def dense(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The same values, contiguous."""
-    return [tensor if tensor.is_contiguous() else tensor.contiguous() for tensor in tensors]
+    """The same values, in memory one after another."""
+    return [
+        t if t.is_contiguous() and not t.is_neg() else t.contiguous().resolve_neg() for t in tensors
+    ]
 
 
 def new_tensor(like: Tensor, shape: Sequence[int]) -> Tensor:
@@ -29,11 +31,17 @@ def new_tensors(tensors: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tenso
     return [new_tensor(t, t.shape) if w else None for t, w in zip(tensors, wanted, strict=True)]
 
 
-def zero_unread(results: Maybe, inputs: int, lowest_in: int, lowest_out: int, outputs: int) -> None:
-    """Levels that no level of this layer reads are not touched by the kernels."""
-    for level, grad in enumerate(results[:inputs], lowest_in):
-        if grad is not None and not lowest_out - 1 <= level <= lowest_out + outputs:
-            grad.zero_()
+def reached_inputs(
+    reached: Sequence[bool], inputs: int, lowest_in: int, lowest_out: int
+) -> list[bool]:
+    """Which levels below are read by a level of this layer that a gradient has reached."""
+    read = {
+        near
+        for level, is_reached in enumerate(reached, lowest_out)
+        if is_reached
+        for near in (level - 1, level, level + 1)
+    }
+    return [level in read for level in range(lowest_in, lowest_in + inputs)]
 
 
 def cut(items: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:

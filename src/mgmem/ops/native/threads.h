@@ -9,6 +9,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -113,41 +114,35 @@ class Pool {
   public:
     using Job = void (*)(void* context, int part);
 
-    // Runs job(context, 0 .. parts-1), part 0 here. The split is the caller's, so results do not
-    // depend on timing; where the pool is taken by another thread, all parts run here.
-    static void run(int parts, Job job, void* context) {
-        if (parts <= 1) {
-            if (parts == 1) job(context, 0);
-            return;
-        }
-        if (openmp().usable()) return share_out(parts, job, context);
+    // Runs job(context, 0 .. parts-1) on at most so many threads, this one among them. Each takes
+    // the next part when it has done one, so a thread that has lost its core to somebody else holds
+    // up one part only; what belongs to a part is the caller's choice, so results do not depend on
+    // timing. Where the pool is taken by another thread, all parts run here.
+    static void run(int threads, int parts, Job job, void* context) {
+        Team team{job, context, parts, {0}};
+        threads = std::min(threads, parts);
+        if (threads <= 1) return team.work();
+        if (openmp().usable())
+            return openmp().parallel([](void* data) { ((Team*)data)->work(); }, &team,
+                                     (unsigned)threads, 0);
         Pool& pool = current();
         std::unique_lock<std::mutex> lock(pool.callers_, std::try_to_lock);
-        if (!lock.owns_lock()) {
-            for (int part = 0; part < parts; part++) job(context, part);
-            return;
-        }
-        pool.dispatch(parts, job, context);
+        if (!lock.owns_lock()) return team.work();
+        pool.dispatch(threads, [](void* data, int) { ((Team*)data)->work(); }, &team);
     }
 
   private:
     static constexpr int SPINS = 4000;
 
-    // OpenMP may give fewer threads than asked for, so each takes parts until none is left.
-    static void share_out(int parts, Job job, void* context) {
-        struct Team {
-            Job job;
-            void* context;
-            int parts;
-            std::atomic<int> next;
-        } team{job, context, parts, {0}};
-        openmp().parallel(
-            [](void* data) {
-                Team& t = *(Team*)data;
-                for (int part; (part = t.next.fetch_add(1)) < t.parts;) t.job(t.context, part);
-            },
-            &team, (unsigned)parts, 0);
-    }
+    struct Team {
+        Job job;
+        void* context;
+        int parts;
+        std::atomic<int> next;
+        void work() {
+            for (int part; (part = next.fetch_add(1)) < parts;) job(context, part);
+        }
+    };
 
     static Pool& current() {  // after a fork the child has no workers: it gets a pool of its own
         static std::mutex making;
@@ -163,8 +158,9 @@ class Pool {
 
     void dispatch(int parts, Job job, void* context) {
         while (workers_ < parts - 1) {
-            int index = ++workers_;
+            int index = workers_ + 1;
             std::thread([this, index, seen = round_.load()] { work(index, seen); }).detach();
+            workers_ = index;  // once it runs: the system may refuse
         }
         job_ = job;
         context_ = context;
@@ -207,9 +203,22 @@ class Pool {
     void* context_ = nullptr;
 };
 
+// An exception must not leave a thread that is not the caller's: the first one is thrown here.
 template <class F>
-void parallel(int parts, F&& function) {
-    Pool::run(parts, [](void* f, int part) { (*(std::remove_reference_t<F>*)f)(part); }, &function);
+void parallel(long threads, long parts, F&& function) {
+    std::exception_ptr failure;
+    std::mutex failing;
+    auto guarded = [&](int part) {
+        try {
+            function(part);
+        } catch (...) {
+            std::lock_guard<std::mutex> lock(failing);
+            if (!failure) failure = std::current_exception();
+        }
+    };
+    Pool::run(int(threads), int(parts),
+              [](void* f, int part) { (*(decltype(guarded)*)f)(part); }, &guarded);
+    if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace mg

@@ -1,0 +1,470 @@
+"""Kernels take nothing on trust: what is done to a network is computed right, or refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize, prune
+
+from mgmem import MultigridCNN, MultigridMemory, Pyramid, UsageError, backend
+from mgmem.nn import MultigridConvLSTM, MultigridReader
+from mgmem.nn.state import LayerState
+from mgmem.ops import native
+from mgmem.ops.native.verify import refusal
+from mgmem.spec import as_layer
+
+pytestmark = pytest.mark.skipif(not native.available(), reason="no C++ compiler here")
+
+MESH, TAIL = "0-1:3 0-1:3 0-2:4", "0-1:3 0:2"
+
+
+def networks() -> tuple[MultigridMemory, MultigridReader]:
+    memory = MultigridMemory(2, MESH)
+    return memory, memory.reader(tail=TAIL)
+
+
+def x(time: int = 2, batch: int = 2) -> Tensor:
+    return torch.randn(time, batch, 2, 3, 3, generator=torch.Generator().manual_seed(1))
+
+
+def run(memory: MultigridMemory, reader: MultigridReader, way: str, learning: bool) -> list[Tensor]:
+    """Answers and states: of a sequence, and of the steps that follow it one by one."""
+    with backend(way), torch.set_grad_enabled(learning):
+        h, state = memory(x())
+        results = [reader(x(), h)]
+        for step in x(3):
+            h, state = memory.step(step, state)
+            results.append(reader(step, h))
+    return [*results, *state.tensors().values()]
+
+
+def assert_native_is_right(memory: MultigridMemory, reader: MultigridReader) -> None:
+    for learning in (False, True):
+        expected = run(memory, reader, "reference", learning)
+        for got, right in zip(run(memory, reader, "auto", learning), expected, strict=True):
+            torch.testing.assert_close(got, right, rtol=1e-4, atol=1e-5)
+
+
+def assert_refused(call: Callable[[], Any], *parts: str) -> None:
+    pattern = "(?s)" + "".join(f"(?=.*{part})" for part in parts)
+    for learning in (False, True):
+        with torch.set_grad_enabled(learning), pytest.raises(UsageError, match=pattern):
+            call()
+
+
+class Doubled(nn.Module):
+    def forward(self, weight: Tensor) -> Tensor:
+        return 2 * weight
+
+
+# What may be done to parameters.
+
+
+@pytest.mark.parametrize("index", ["0", "1"])
+def test_parametrised_weights_are_computed_as_parametrised(index: str) -> None:
+    memory, reader = networks()
+    run(memory, reader, "auto", False)
+    for group in (memory.layers[1].input_weights, reader.layers[1].weights):
+        parametrize.register_parametrization(group, index, Doubled())
+    assert_native_is_right(memory, reader)
+
+
+def test_pruned_weights_stay_pruned_after_an_update() -> None:
+    memory, reader = networks()
+    pruned = memory.layers[1].input_weights
+    prune.l1_unstructured(pruned, "0", amount=0.5)
+    prune.l1_unstructured(reader.layers[0].weights, "1", amount=0.5)
+    assert_native_is_right(memory, reader)
+    optimizer = torch.optim.SGD(memory.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        sum(grid.sum() for grid in memory(x())[0][-1]).backward()  # type: ignore[union-attr]
+        optimizer.step()
+    mask = getattr(pruned, "0_mask")
+    assert not bool(getattr(pruned, "0_orig").grad[mask == 0].any())
+    assert_native_is_right(memory, reader)
+
+
+def test_a_parametrisation_taken_away_again_leaves_the_levels_in_order() -> None:
+    memory, reader = networks()
+    before = run(memory, reader, "reference", True)
+    weights, biases = memory.layers[1].input_weights, reader.layers[1].biases
+    for group in (weights, biases):
+        parametrize.register_parametrization(group, "0", nn.Identity())
+        parametrize.remove_parametrizations(group, "0")
+        assert list(group._parameters) == ["1", "0"]
+    for way, learning in product(("reference", "scan", "native"), (False, True)):
+        for got, right in zip(run(memory, reader, way, learning), before, strict=True):
+            torch.testing.assert_close(got, right, rtol=1e-4, atol=1e-5)
+
+
+def test_a_layer_of_another_dtype_is_refused() -> None:
+    memory, reader = networks()
+    h, state = memory(x())
+    assert_refused(lambda: networks()[1].half()(x(), h), "torch.float16", "torch.float32")
+    reader.layers[1].half()
+    assert_refused(lambda: reader(x(), h), "torch.float16", "torch.float32", "convert")
+    memory.layers[1].half()
+    assert_refused(lambda: memory(x()), "torch.float16", "torch.float32")
+    assert_refused(lambda: memory.step(x()[0], state), "torch.float16", "torch.float32")
+
+
+def test_a_layer_on_another_device_is_refused() -> None:
+    memory, reader = networks()
+    h, state = memory(x())
+    reader.layers[1].to("meta")
+    assert_refused(lambda: reader(x(), h), "meta", "cpu")
+    assert_refused(lambda: memory(x(), state.to("meta")), "meta", "cpu")
+    memory.layers[1].to("meta")
+    assert_refused(lambda: memory(x()), "meta", "cpu")
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_weight_of_another_shape_is_refused(before: bool) -> None:
+    for group, shape, expected in (
+        ("input_weights", (12, 3, 3, 3), r"\(12, 6, 3, 3\)"),
+        ("recurrent_weights", (12, 2, 3, 3), r"\(12, 3, 3, 3\)"),
+        ("biases", (11,), r"\(12,\)"),
+    ):
+        memory, _ = networks()
+        if before:  # a recording knows the right one
+            with torch.no_grad():
+                memory.step(x()[0], memory.initial_state(2))
+        getattr(memory.layers[1], group)[1] = nn.Parameter(torch.zeros(shape))
+        given = str(shape).replace("(", r"\(").replace(")", r"\)")
+        assert_refused(lambda m=memory: m(x()), "level 1", given, expected)  # type: ignore[misc]
+        step = lambda m=memory: m.step(x()[0], m.initial_state(2))  # noqa: E731
+        assert_refused(step, "level 1", given, expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.transpose(-1, -2),
+        lambda data: torch._neg_view(data),
+        lambda data: data.flip(0),
+        lambda data: data.expand(3, *data.shape)[1],
+    ],
+)
+def test_data_replaced_after_a_recorded_step_is_seen(change: Callable[[Tensor], Tensor]) -> None:
+    memory, reader = networks()
+    run(memory, reader, "auto", False)
+    for weight in (memory.layers[0].input_weights[0], reader.layers[1].weights[0]):
+        weight.data = change(weight.data)
+    assert_native_is_right(memory, reader)
+
+
+def test_a_shorter_view_put_in_the_place_of_a_recorded_weight_is_refused() -> None:
+    memory, reader = networks()
+    run(memory, reader, "auto", False)
+    bias = memory.layers[2].biases[0]
+    bias.data = bias.data[:4]
+    assert_refused(lambda: run(memory, reader, "auto", False), r"\(4,\)", r"\(16,\)")
+
+
+# What may be given.
+
+
+def test_levels_of_different_batch_sizes_are_refused() -> None:
+    network = MultigridCNN("0-1:2", "0-1:3 0:1")
+    grids = (torch.randn(4, 2, 3, 3), torch.randn(1, 2, 6, 6))
+    assert_refused(lambda: network(Pyramid(0, grids)), r"\(1, 2, 6, 6\)", r"\(4, 2, 6, 6\)")
+
+
+def test_a_layer_refuses_a_state_of_another_size() -> None:
+    layer = MultigridConvLSTM(as_layer(2), as_layer("0-1:3"), (50, 50))
+    small = MultigridConvLSTM(as_layer(2), as_layer("0-1:3"), (3, 3)).initial_state(2)
+    grids = Pyramid(0, (torch.randn(2, 2, 2, 50, 50),))
+    assert_refused(lambda: layer(grids, small), r"\(2, 3, 3, 3\)", r"\(2, 3, 50, 50\)")
+    missing = LayerState(small.h, Pyramid(0, small.c.grids[:1]))
+    assert_refused(lambda: layer(grids, missing), "2 levels and 1 of c")
+
+
+@pytest.mark.parametrize(
+    ("reset", "part"),
+    [
+        (torch.zeros(1, 2, dtype=torch.bool), r"\(1, 2\)"),
+        (torch.zeros(2, 1, dtype=torch.bool), r"\(2, 1\)"),
+        (torch.zeros(2, 2, dtype=torch.uint8), "torch.uint8"),
+    ],
+)
+def test_short_or_odd_flags_are_refused(reset: Tensor, part: str) -> None:
+    layer = MultigridConvLSTM(as_layer(2), as_layer("0-1:3"), (3, 3))
+    grids, state = Pyramid(0, (x(),)), layer.initial_state(2)
+    assert_refused(lambda: layer(grids, state, reset), part)
+    assert_refused(lambda: layer(grids, state, None, reset), part)
+
+
+def test_negative_views_are_read_as_negative() -> None:
+    memory, reader = networks()
+    inputs = torch.complex(x(1), -x(1)).conj().imag
+    assert inputs.is_neg()
+    state = memory.initial_state(2).map(lambda t: torch._neg_view(torch.randn_like(t)))
+    for learning in (False, True):
+        with torch.set_grad_enabled(learning):
+            h, after = memory(inputs, state)
+            right, right_after = memory(x(1), state.map(torch.resolve_neg))
+            torch.testing.assert_close(reader(inputs, h), reader(x(1), right))
+        for got, expected in zip(
+            after.tensors().values(), right_after.tensors().values(), strict=True
+        ):
+            torch.testing.assert_close(got, expected)
+
+
+def test_a_gradient_with_the_negative_bit_is_read_as_negative() -> None:
+    network = MultigridCNN(2, "0-1:3 0:1")
+    inputs = x()[0]
+    outputs = network(inputs).finest
+    pull = torch.randn_like(outputs)
+    weights = list(network.parameters())
+    right = torch.autograd.grad(outputs, weights, -pull, retain_graph=True)
+    for got, expected in zip(
+        torch.autograd.grad(outputs, weights, torch._neg_view(pull)), right, strict=True
+    ):
+        torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+@pytest.mark.parametrize("base", [(3, 3), (4,)])
+def test_infinities_and_nan_come_out_as_in_the_reference(
+    value: float, base: tuple[int, ...]
+) -> None:
+    network = MultigridCNN("0-1:2", "0-2:3 0-1:3 0-2:2", base)
+    memory = MultigridMemory("0-1:2", "0-2:3 0-1:3", base)
+    grids = tuple(torch.randn(1, 2, 2, *(side << level for side in base)) for level in (0, 1))
+    for touched in (0, 1):
+        spoiled = [grid.clone() for grid in grids]
+        spoiled[touched][0, 1, 0, 1] = value
+        inputs = Pyramid(0, tuple(spoiled))
+        for learning in (False, True):
+            results: dict[str, list[Tensor]] = {}
+            for way in ("reference", "native"):
+                with backend(way), torch.set_grad_enabled(learning):
+                    state = memory.initial_state(2)
+                    answer = network(inputs.map(lambda grid: grid[0]))
+                    results[way] = [*answer, *memory(inputs, state)[1].tensors().values()]
+            for got, expected in zip(results["native"], results["reference"], strict=True):
+                torch.testing.assert_close(got, expected, equal_nan=True, rtol=1e-4, atol=1e-5)
+    assert any(not bool(t.isfinite().all()) for t in results["reference"])
+
+
+# What PyTorch may do with it.
+
+
+def function(memory: MultigridMemory, reader: MultigridReader) -> Callable[[Tensor], Tensor]:
+    def answer(inputs: Tensor) -> Tensor:
+        h, _ = memory(inputs)
+        return reader(inputs, h).square().sum()
+
+    return answer
+
+
+def by_way(way: str, compute: Callable[[], Any]) -> Any:
+    with backend(way):
+        return compute()
+
+
+@pytest.mark.parametrize("way", ["native", "scan"])
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("what", ["jvp", "grad", "vmap", "jacrev", "hessian", "forward_ad"])
+def test_transforms_fall_back_by_themselves(way: str, what: str) -> None:
+    answer = function(*networks())
+    inputs, tangent = x(1, 1), torch.randn(1, 1, 2, 3, 3)
+
+    def forward_ad() -> Tensor:
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(inputs, tangent)
+            return torch.autograd.forward_ad.unpack_dual(answer(dual)).tangent
+
+    compute = {
+        "jvp": lambda: torch.func.jvp(answer, (inputs,), (tangent,))[1],
+        "grad": lambda: torch.func.grad(answer)(inputs),
+        "vmap": lambda: torch.func.vmap(answer)(torch.stack([inputs, tangent])),
+        "jacrev": lambda: torch.func.jacrev(answer)(inputs),
+        "hessian": lambda: torch.func.hessian(answer)(inputs),
+        "forward_ad": forward_ad,
+    }[what]
+    expected = by_way("reference", compute)
+    assert bool(expected.any())
+    torch.testing.assert_close(by_way(way, compute), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("way", ["native", "scan"])
+def test_gradients_of_parameters_by_torch_func(way: str) -> None:
+    memory, _ = networks()
+    parameters = {name: p.detach() for name, p in memory.named_parameters()}
+
+    def loss(values: dict[str, Tensor]) -> Tensor:
+        h, _ = torch.func.functional_call(memory, values, (x(),))
+        return h[-1].finest.square().sum()
+
+    expected = by_way("reference", lambda: torch.func.grad(loss)(parameters))
+    got = by_way(way, lambda: torch.func.grad(loss)(parameters))
+    for name, gradient in expected.items():
+        torch.testing.assert_close(got[name], gradient, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", ["native", "scan"])
+@pytest.mark.parametrize("peephole", ["none", "cell"])
+def test_gradients_can_be_differentiated_again(way: str, peephole: Any) -> None:
+    memory = MultigridMemory(2, MESH, peephole=peephole)
+    reader = memory.reader(tail=TAIL)
+    parameters = [*memory.parameters(), *reader.parameters()]
+    reset, lengths = torch.tensor([[False, False], [False, True]]), torch.tensor([1, 2])
+
+    def penalty() -> tuple[Tensor, ...]:
+        inputs = x().requires_grad_()
+        h, state = memory(inputs, reset=reset, lengths=lengths)
+        loss = reader(inputs, h).square().sum() + state.layers[-1].c.finest.sum()
+        first = torch.autograd.grad(loss, [inputs, *parameters], create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), parameters)  # type: ignore[arg-type]
+
+    for got, expected in zip(by_way(way, penalty), by_way("reference", penalty), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("way", ["native", "scan"])
+def test_many_gradients_at_once(way: str) -> None:
+    network, memory = MultigridCNN(2, "0-1:2 0:1"), MultigridMemory(2, "0-1:2")
+    inputs = x(1, 1).requires_grad_()
+
+    def jacobian() -> Tensor:
+        outputs = network(memory(inputs)[0][-1][0][0]).finest.flatten()
+        (rows,) = torch.autograd.grad(
+            outputs, inputs, torch.eye(outputs.numel()), is_grads_batched=True
+        )
+        return rows
+
+    torch.testing.assert_close(by_way(way, jacobian), by_way("reference", jacobian))
+
+
+def test_on_meta_there_are_shapes() -> None:
+    memory, reader = networks()
+    memory.to("meta"), reader.to("meta")
+    for learning in (False, True):
+        with torch.set_grad_enabled(learning):
+            h, state = memory(x().to("meta"))
+            h, state = memory.step(x()[0].to("meta"), state)
+            answer = reader(x()[0].to("meta"), h)
+    assert answer.is_meta
+    assert answer.shape == (2, 2, 3, 3)
+    assert state.batch == 2
+
+
+def test_operations_are_counted_where_somebody_counts() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    memory, reader = networks()
+    counts = []
+    for way in ("auto", "reference"):
+        with FlopCounterMode(display=False) as counter:
+            run(memory, reader, way, False)
+        counts.append(counter.get_total_flops())
+    assert counts[0] == counts[1] > 0
+
+
+def test_the_verifier_says_why_not() -> None:
+    plain = torch.zeros(2)
+    assert refusal([plain, nn.Parameter(plain)]) is None
+    assert "float64" in str(refusal([plain, plain.double()]))
+    assert "negative" in str(refusal([torch._neg_view(plain)]))
+    assert "meta" in str(refusal([plain.to("meta")]))
+    assert "sparse" in str(refusal([plain.to_sparse()]))
+    assert "uint8" in str(refusal([plain], [None, torch.zeros(1, dtype=torch.uint8)]))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert "autocast" in str(refusal([plain]))
+    torch.func.vmap(lambda t: _assert_transformed(t) or t)(plain)
+
+
+def _assert_transformed(tensor: Tensor) -> None:
+    assert "torch.func" in str(refusal([tensor]))
+
+
+# Threads and memory.
+
+
+def test_a_backend_chosen_in_one_thread_is_not_chosen_in_another() -> None:
+    from mgmem.ops import chosen_backend
+
+    inside, done = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def choose() -> None:
+        with backend("reference"):
+            inside.set()
+            done.wait(10)
+
+    thread = threading.Thread(target=choose)
+    before = chosen_backend()
+    thread.start()
+    inside.wait(10)
+    seen.append(chosen_backend())
+    with backend("scan"):
+        done.set()
+        thread.join()
+        seen.append(chosen_backend())
+    assert [*seen, chosen_backend()] == [before, "scan", before]
+
+
+@pytest.mark.parametrize("way", ["native", "scan", "reference"])
+def test_parameters_that_the_loss_does_not_reach_have_no_gradient(way: str) -> None:
+    memory, _ = networks()
+    with backend(way):
+        h, _ = memory(x())
+        network = MultigridCNN("0-1:3", "0-1:2 0-1:2")
+        flat = h[1].map(lambda grid: grid.flatten(0, 1))
+        outputs = network(flat)
+        outputs[1].sum().backward()
+    reached = {name for name, p in memory.named_parameters() if p.grad is not None}
+    expected = {
+        name for name, _ in memory.named_parameters() if name[:8] in ("layers.0", "layers.1")
+    }
+    assert reached == expected
+    missing = {name for name, p in network.named_parameters() if p.grad is None}
+    assert missing == {"layers.1.weights.0", "layers.1.biases.0"}
+    with backend(way):
+        memory.zero_grad()
+        memory(x())[1].layers[1].c[0].sum().backward()
+    missing = {name for name, p in memory.named_parameters() if p.grad is None}
+    second = {f"layers.1.{kind}.1" for kind in ("input_weights", "recurrent_weights", "biases")}
+    assert {name for name in missing if name.startswith("layers.1")} == second
+    assert not any(name.startswith("layers.0") for name in missing)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_out_of_memory_is_a_memory_error(threads: int) -> None:
+    code = f"""
+import resource, torch
+from mgmem.ops import native
+from mgmem.pyramid import Pyramid
+torch.set_num_threads({threads})
+def run(side):
+    x = Pyramid(0, (torch.ones({threads}, 1, side, side),))
+    kernel, bias = (torch.ones(4, 1, 3, 3),), (torch.zeros(4),)
+    weights = native.LSTMWeights(kernel, kernel, bias, None)
+    return lambda: native.lstm_layer(x.map(lambda grid: grid[None]), x, x, weights)
+with torch.no_grad():
+    run(64)()
+    call = run(3000)
+    size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    outputs = 3 * {threads} * 3000 * 3000 * 4
+    limit = size + outputs + (48 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    try:
+        call()
+    except MemoryError as error:
+        print("a clear end:", error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "a clear end: the native kernels found no memory" in done.stdout

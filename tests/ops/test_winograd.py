@@ -1,0 +1,124 @@
+"""Convolutions in tiles of 4x4 equal the reference, on both sides of every switch-over."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from test_native import (
+    Maker,
+    assert_equal_with_gradients,
+    channels_read,
+    flat,
+    lstm_case,
+    needs_kernels,
+    threads,
+)
+
+from mgmem.ops import native, pieces, reference, scan
+from mgmem.ops.native import library
+
+__all__ = ["threads"]
+
+# Sides around the smallest that is cut into tiles, one that is no multiple of four between, rows of
+# more tiles than lanes, tall and wide grids; levels 0 to 2.
+BASES = [(2, 3), (3, 3), (4, 3), (3, 5), (5, 8), (3, 12)]
+# Channels below and written around the fewest that are worth it; samples that fill groups or not.
+CHANNELS = [(4, 7, 2), (8, 8, 1), (8, 11, 3), (9, 12, 17), (16, 16, 5), (24, 24, 2)]
+REACHES = [((0, 2), (1, 2)), ((1, 1), (2, 2)), ((2, 2), (1, 2))]
+
+
+@needs_kernels
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("reach", REACHES)
+def test_conv_layers_equal_the_reference_around_every_switch(
+    base: tuple[int, int], reach: tuple[tuple[int, int], tuple[int, int]], threads: int
+) -> None:
+    source, target = reach
+    for below, channels, samples in CHANNELS:
+        make = Maker(base, 3)
+        inputs = make.grids(source, samples, below)
+        weights = make.weights(channels, channels_read(source, target, below))
+        biases = make.biases(channels, len(weights))
+        # Without ReLU: whether a sum near zero is above it is a matter of rounding.
+        arguments = (inputs, weights, biases, target[0], False)
+        for layer in (native.conv_layer, scan.conv_layer):
+            expected = reference.conv_layer(*arguments).grids
+            assert_equal_with_gradients(layer(*arguments).grids, expected, make.leaves)
+
+
+@needs_kernels
+@pytest.mark.parametrize("flags", ["", "reset", "active", "reset active"])
+@pytest.mark.parametrize("base", [(3, 3), (4, 5)])
+def test_lstm_layers_equal_the_reference_in_tiles(
+    base: tuple[int, int], flags: str, threads: int
+) -> None:
+    for source, target, below, channels, batch in [
+        ((1, 3), (2, 3), 8, 8, 3),
+        ((1, 1), (2, 2), 16, 12, 9),
+        ((2, 2), (2, 2), 1, 2, 4),
+    ]:
+        make, *arguments = lstm_case(base, 3, source, target, below, channels, batch, "channel")
+        coin = torch.Generator().manual_seed(1)
+        reset = torch.rand(4, batch, generator=coin) < 0.3 if "reset" in flags else None
+        active = torch.rand(4, batch, generator=coin) < 0.6 if "active" in flags else None
+        got = native.lstm_layer(*arguments, reset, active)
+        expected = reference.lstm_layer(*arguments, reset, active)
+        assert_equal_with_gradients(flat(got), flat(expected), make.leaves)
+
+
+@needs_kernels
+def test_numbers_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    make, *arguments = lstm_case((3, 3), 3, (1, 2), (1, 3), 12, 12, 19, "channel")
+    runs = []
+    for count in (1, 2, 3):
+        monkeypatch.setattr(library, "threads", lambda count=count: count)
+        results = flat(native.lstm_layer(*arguments))
+        gradients = torch.autograd.grad(sum(r.square().sum() for r in results), make.leaves)
+        runs.append([*results, *gradients])
+    for run in runs[1:]:
+        assert all(map(torch.equal, run, runs[0]))
+
+
+@needs_kernels
+def test_only_wanted_gradients_are_made_in_tiles() -> None:
+    make = Maker((3, 3), 3)
+    inputs = make.grids((1, 3), 2, 16)
+    weights, biases = make.weights(24, [48]), make.biases(24, 1)
+    got = native.conv_layer(inputs, weights, biases, 2, False)
+    expected = reference.conv_layer(inputs, weights, biases, 2, False)
+    for wanted in ([inputs.grids[0]], [inputs.grids[2]], list(weights), list(biases)):
+        seeds = [torch.ones_like(grid) for grid in expected]
+        ours = torch.autograd.grad(got.grids, wanted, seeds, retain_graph=True)
+        theirs = torch.autograd.grad(expected.grids, wanted, seeds, retain_graph=True)
+        for a, b in zip(ours, theirs, strict=True):
+            assert (a - b).abs().max() <= 1e-4 * b.abs().max()
+
+
+@pytest.mark.parametrize("base", [(3, 3), (5,)])
+@pytest.mark.parametrize("relu", [True, False])
+def test_scan_in_pieces_equals_the_reference(
+    base: tuple[int, ...], relu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "_FLOATS", 500)
+    make = Maker(base, 3)
+    inputs = make.grids((0, 2), 7, 4)
+    weights, biases = make.weights(5, channels_read((0, 2), (0, 1), 4)), make.biases(5, 2)
+    got = scan.conv_layer(inputs, weights, biases, 0, relu)
+    expected = reference.conv_layer(inputs, weights, biases, 0, relu)
+    assert_equal_with_gradients(got.grids, expected.grids, make.leaves)
+
+
+@pytest.mark.parametrize("chosen", [None, "7"])
+def test_waiting_is_set_for_this_process_alone_unless_the_user_has_chosen(
+    chosen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    if chosen:
+        monkeypatch.setenv("GOMP_SPINCOUNT", chosen)
+    code = "import mgmem, os, sys; print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout.split() == [str(chosen), "True"]
