@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -129,6 +131,19 @@ def test_the_onnx_file_follows_pytorch(kind: str, batch: int, tmp_path: Path) ->
     assert tuple(json.loads(metadata["mgmem.base"])) == memory.base
     assert metadata.get("mgmem.reader") == (str(reader.spec) if reader else None)
     assert metadata.get("mgmem.query") == (str(reader.input) if reader else None)
+
+
+def test_exporting_says_nothing_of_its_own_or_others(tmp_path: Path) -> None:
+    code = """
+import sys
+from mgmem import MultigridMemory
+from mgmem.export import export_onnx
+memory = MultigridMemory(2, "0-1:2")
+export_onnx(memory, sys.argv[1], reader=memory.reader(tail="0:1"))
+"""
+    command = [sys.executable, "-W", "always", "-c", code, str(tmp_path / "step.onnx")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_exporting_leaves_the_memory_as_it_was() -> None:

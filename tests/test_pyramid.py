@@ -23,7 +23,9 @@ def test_grids_are_found_by_level() -> None:
     assert pyramid.finest is pyramid[3]
     assert pyramid.get(0) is None
     assert pyramid.get(4) is None
-    for level in (0, 4, -1):
+    assert pyramid[-1] is pyramid[3]
+    assert pyramid[-3] is pyramid[1]
+    for level in (0, 4, -4):
         with pytest.raises(KeyError, match=rf"no level {level}; .*\[1, 2, 3\]"):
             pyramid[level]
 

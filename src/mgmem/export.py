@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from mgmem.errors import UsageError
+from mgmem.files import write_atomically
 from mgmem.nn.memory import MultigridMemory
 from mgmem.nn.reader import MultigridReader
 from mgmem.pyramid import Pyramid
@@ -62,9 +66,7 @@ def export_onnx(
         ) from None
     step = _Step(memory, reader)
     exported = export_step(memory, batch, reader=reader)
-    with warnings.catch_warnings():
-        # PyTorch's exporter warns of its own use of its own older interface.
-        warnings.filterwarnings("ignore", r".*LeafSpec.* is deprecated", FutureWarning)
+    with _without_foreign_warnings():
         program = torch.onnx.export(
             exported,
             dynamo=True,
@@ -74,7 +76,22 @@ def export_onnx(
         )
     assert program is not None
     program.model.metadata_props.update(step.metadata())
-    program.save(os.fspath(path))
+    # Not by the program itself: what fails half way would leave half a file.
+    write_atomically(Path(path), program.model_proto.SerializeToString())
+
+
+@contextmanager
+def _without_foreign_warnings() -> Iterator[None]:
+    """PyTorch's exporter warns of its own older interface, and of packages it can do without."""
+    registry = logging.getLogger("torch.onnx._internal.exporter._registration")
+    before = registry.level
+    registry.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r".*LeafSpec.* is deprecated", FutureWarning)
+            yield
+    finally:
+        registry.setLevel(before)
 
 
 class _Step(nn.Module):

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.serialization import add_safe_globals
+from torch.utils._pytree import SequenceKey, register_pytree_node
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Pyramid:
     """Grids on levels ``lowest``, ``lowest + 1``, ...; ``pyramid[level]`` is one of them.
 
     Each grid has shape (..., channels, *space), space doubling from level to level. The leading
-    dimensions are the same on all levels: (batch,) or (time, batch).
+    dimensions are the same on all levels: (batch,) or (time, batch). Negative levels count from
+    the finest: ``pyramid[-1]``. A pytree, so ``torch.func``, ``torch.export`` and ``tree_map``
+    see its grids.
     """
 
     lowest: int
@@ -32,6 +37,8 @@ class Pyramid:
         return self.grids[-1]
 
     def __getitem__(self, level: int) -> Tensor:
+        if -len(self.grids) <= level < 0:
+            return self.grids[level]
         if level not in self.levels:
             raise KeyError(f"no level {level}; this pyramid has levels {list(self.levels)}")
         return self.grids[level - self.lowest]
@@ -46,9 +53,40 @@ class Pyramid:
     def __len__(self) -> int:
         return len(self.grids)
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Pyramid:
+    def __eq__(self, other: object) -> bool:
+        """Whether levels, shapes, dtypes and all numbers are the same."""
+        if not isinstance(other, Pyramid):
+            return NotImplemented
+        return self.levels == other.levels and all(map(_equal, self.grids, other.grids))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(
+            f"{level}: {tuple(grid.shape) if isinstance(grid, Tensor) else type(grid).__name__}"
+            for level, grid in zip(self.levels, self.grids, strict=True)
+        )
+        return f"Pyramid({shapes})"
+
+    def map(self, function: Callable[[Tensor], Any]) -> Pyramid:
         """Apply ``function`` to every grid."""
         return Pyramid(self.lowest, tuple(function(grid) for grid in self.grids))
+
+    def detach(self) -> Pyramid:
+        """The same values, cut from the graph."""
+        return self.map(Tensor.detach)
+
+    def clone(self) -> Pyramid:
+        """A copy."""
+        return self.map(Tensor.clone)
+
+    def to(self, *args: Any, **kwargs: Any) -> Pyramid:
+        """Move or cast every grid, as ``Tensor.to``."""
+        return self.map(lambda grid: grid.to(*args, **kwargs))
+
+    def cpu(self) -> Pyramid:
+        """The same values in the CPU's memory."""
+        return self.map(Tensor.cpu)
 
     def join(self, other: Pyramid, spatial: int) -> Pyramid:
         """Concatenate the channels of two pyramids with the same levels; ``spatial`` dimensions."""
@@ -57,6 +95,24 @@ class Pyramid:
         dim = -1 - spatial
         pairs = zip(self.grids, other.grids, strict=True)
         return Pyramid(self.lowest, tuple(torch.cat(pair, dim) for pair in pairs))
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    alike = one.dtype == other.dtype and one.device == other.device and one.shape == other.shape
+    return alike and torch.equal(one, other)
+
+
+add_safe_globals([Pyramid])
+register_pytree_node(
+    Pyramid,
+    lambda pyramid: (list(pyramid.grids), pyramid.lowest),
+    lambda grids, lowest: Pyramid(lowest, tuple(grids)),
+    serialized_type_name="mgmem.Pyramid",
+    flatten_with_keys_fn=lambda pyramid: (
+        [(SequenceKey(index), grid) for index, grid in enumerate(pyramid.grids)],
+        pyramid.lowest,
+    ),
+)
 
 
 def upsample(grid: Tensor) -> Tensor:

@@ -12,12 +12,15 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from mgmem.errors import UsageError
 
 Peephole = Literal["none", "channel", "cell"]
-_TOKEN = re.compile(r"(?P<lowest>\d+)(?:-(?P<highest>\d+))?:(?P<channels>\d+)")
+_TOKEN = re.compile(r"(?P<lowest>[0-9]{1,9})(?:-(?P<highest>[0-9]{1,9}))?:(?P<channels>[0-9]{1,9})")
+_WIDEST = 200
+_HIGHEST = 32
+"""A grid so high has sides of billions of cells; above are misprints only."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,11 @@ class LayerSpec:
         if self.highest < self.lowest:
             raise UsageError(
                 f"reversed range of levels: write {self.highest}-{self.lowest}, the lower first"
+            )
+        if self.highest > _HIGHEST:
+            raise UsageError(
+                f"level {self.highest}: its grid would have the base's sides times "
+                f"2^{self.highest}; levels end at {_HIGHEST}"
             )
         if self.channels < 1:
             raise UsageError(f"{self.channels} channels: a layer needs at least 1")
@@ -62,7 +70,7 @@ class MeshSpec:
         if not self.layers:
             raise UsageError('an empty specification: give at least one layer, such as "0-1:4"')
         for index in range(1, len(self.layers)):
-            self._check_reach(self.layers[index - 1], index, "the layer below")
+            _check_reach(self.layers[index - 1], self.layers[index], index, "the layer below")
 
     @classmethod
     def parse(cls, text: str) -> MeshSpec:
@@ -83,23 +91,15 @@ class MeshSpec:
             highest = int(match["highest"] or lowest)
             try:
                 layers.append(LayerSpec(lowest, highest, int(match["channels"])))
-                cls(tuple(layers))
+                if len(layers) > 1:
+                    _check_reach(layers[-2], layers[-1], len(layers) - 1, "the layer below")
             except UsageError as error:
                 raise UsageError(_point(text, token.span(), str(error))) from None
         return cls(tuple(layers))
 
     def check_input(self, below: LayerSpec) -> None:
         """Raise unless every level of the first layer reads some level of the input."""
-        self._check_reach(below, 0, "the input")
-
-    def _check_reach(self, below: LayerSpec, index: int, what: str) -> None:
-        layer = self.layers[index]
-        lost = [j for j in layer.levels if below.channels_read_by(j) == 0]
-        if lost:
-            raise UsageError(
-                f"layer {index + 1} ({layer}): level {lost[0]} is out of reach of {what} "
-                f"({below}); levels {max(below.lowest - 1, 0)} to {below.highest + 1} can read it"
-            )
+        _check_reach(below, self.layers[0], 0, "the input")
 
     def __str__(self) -> str:
         return " ".join(str(layer) for layer in self.layers)
@@ -117,9 +117,28 @@ class MeshSpec:
         return MeshSpec(self.layers + other.layers)
 
 
-def as_mesh(spec: str | MeshSpec) -> MeshSpec:
-    """A specification given as text or as the dataclass."""
-    return MeshSpec.parse(spec) if isinstance(spec, str) else spec
+def _check_reach(below: LayerSpec, layer: LayerSpec, index: int, what: str) -> None:
+    lost = [j for j in layer.levels if below.channels_read_by(j) == 0]
+    if lost:
+        raise UsageError(
+            f"layer {index + 1} ({layer}): level {lost[0]} is out of reach of {what} "
+            f"({below}); levels {max(below.lowest - 1, 0)} to {below.highest + 1} can read it"
+        )
+
+
+Mesh: TypeAlias = "str | MeshSpec | Sequence[str | LayerSpec]"
+"""A specification as a user may give it."""
+
+
+def as_mesh(spec: Mesh) -> MeshSpec:
+    """A specification given as text, as the dataclass, or as a list of layers, each either."""
+    if isinstance(spec, MeshSpec):
+        return spec
+    if not isinstance(spec, str):
+        if not isinstance(spec, Sequence) or not all(isinstance(s, str | LayerSpec) for s in spec):
+            raise UsageError(f'a specification {spec!r}: write text such as "0-1:4 0-2:8"')
+        spec = " ".join(map(str, spec))
+    return MeshSpec.parse(spec)
 
 
 def as_layer(spec: int | str | LayerSpec) -> LayerSpec:
@@ -151,7 +170,7 @@ class LayerCost:
 
 
 def memory_costs(
-    spec: str | MeshSpec,
+    spec: Mesh,
     input: int | str | LayerSpec,
     base: Sequence[int] = (3, 3),
     *,
@@ -184,7 +203,7 @@ def memory_costs(
 
 
 def conv_costs(
-    spec: str | MeshSpec,
+    spec: Mesh,
     input: int | str | LayerSpec,
     base: Sequence[int] = (3, 3),
     *,
@@ -240,4 +259,8 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 
 def _point(text: str, span: tuple[int, int], message: str) -> str:
     start, end = span
+    if len(text) > _WIDEST:  # what is around it
+        first = max(0, start - _WIDEST // 2)
+        text, start = text[first : first + _WIDEST], start - first
+        end = min(end - first, len(text))
     return f"{message}\n    {text}\n    {' ' * start}{'^' * (end - start)}"

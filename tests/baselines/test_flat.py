@@ -148,7 +148,7 @@ def test_wrong_shapes_are_refused():
     times = torch.tensor([0, 1])
     with pytest.raises(UsageError, match=r"\(time, batch, 2, 3, 3\), got \(6, 2, 2, 3, 2\)"):
         model(inputs[..., :2], queries=queries, times=times)
-    with pytest.raises(UsageError, match="2 readers, got 1"):
+    with pytest.raises(UsageError, match="1 query tensors for 2 reader"):
         model(inputs, queries=queries[:1], times=times)
     with pytest.raises(UsageError, match="a query has to be"):
         model(inputs, queries=[q[:1] for q in queries], times=times)
@@ -157,7 +157,7 @@ def test_wrong_shapes_are_refused():
 def test_a_model_that_can_not_work_is_refused_when_built():
     with pytest.raises(UsageError, match=r"takes 7 numbers per step.*make 30"):
         FlatModel(PlainLSTM(7, 5), reads="during", **SHAPES)
-    with pytest.raises(UsageError, match='"during" or "after", got \'before\''):
+    with pytest.raises(UsageError, match='"after" or "within", got \'before\''):
         FlatModel(PlainLSTM(SIZE, 5), reads="before", **SHAPES)
     shapes = {**SHAPES, "answer_shapes": [(5,)]}
     with pytest.raises(UsageError, match="2 query and 1 answer"):
@@ -178,3 +178,14 @@ def test_flat_dnc_counts_like_the_published_one():
         SIZE, flat_output_size(SHAPES["answer_shapes"]), hidden=5, width=3, read_heads=2
     )
     assert sum(p.numel() for p in model.parameters()) == count
+
+
+def test_a_query_without_numbers_may_be_asked_twice_at_a_step():
+    # Sequences that are asked less often than others repeat their last place.
+    shapes = {"input_shape": (4,), "query_shapes": [(0,)], "answer_shapes": [(3,)]}
+    model = FlatModel(PlainLSTM(5, 6), reads="within", **shapes)
+    inputs, queries = torch.randn(6, 2, 4), (torch.zeros(2, 2, 0),)
+    (answers,), _ = model(inputs, queries=queries, times=torch.tensor([[1, 3], [4, 3]]))
+    assert torch.equal(answers[0, 1], answers[1, 1])
+    with pytest.raises(UsageError, match="in the order of time"):
+        model(inputs, queries=queries, times=torch.tensor([[4, 3], [1, 3]]))

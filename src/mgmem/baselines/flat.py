@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from mgmem.baselines.core import CoreState, SequenceCore
 from mgmem.errors import UsageError
+from mgmem.model import Model, at_times, each_reader
 
 Shape = Sequence[int]
 
@@ -32,15 +33,15 @@ def flat_output_size(answer_shapes: Sequence[Shape]) -> int:
     return sum(math.prod(shape) for shape in answer_shapes)
 
 
-class FlatModel(nn.Module):
+class FlatModel(Model):
     """Gives a flat sequence core the query protocol.
 
     core: takes `(x (T, B, F), state, reset) -> (y (T, B, output_size), state)`, with F equal to
         `flat_input_size(input_shape, query_shapes)`.
     input_shape: one observation, without time and batch; query_shapes, answer_shapes: one per
         reader.
-    reads: "during" asks while observing, at most one query per step; "after" asks one query after
-        another once the last observation is in.
+    reads: "during" and "within" ask while observing, at most one query per step; "after" asks one
+        query after another once the last observation is in.
 
     The core sees [input, query of reader 1, .., query of reader n, flag] at every step. "during":
     the flag is 1 at the steps at which something is asked, otherwise flag and queries are 0.
@@ -59,11 +60,11 @@ class FlatModel(nn.Module):
         input_shape: Shape,
         query_shapes: Sequence[Shape],
         answer_shapes: Sequence[Shape],
-        reads: Literal["during", "after"],
+        reads: Literal["during", "after", "within"],
     ) -> None:
         super().__init__()
-        if reads not in ("during", "after"):
-            raise UsageError(f'reads has to be "during" or "after", got {reads!r}.')
+        if reads not in ("during", "after", "within"):
+            raise UsageError(f'reads has to be "during", "after" or "within", got {reads!r}.')
         if len(query_shapes) != len(answer_shapes):
             raise UsageError(
                 f"Every reader has one query and one answer shape, got {len(query_shapes)} query "
@@ -93,13 +94,16 @@ class FlatModel(nn.Module):
         queries: Sequence[Tensor],
         times: Tensor,
         reset: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> tuple[tuple[Tensor, ...], CoreState]:
         """Observe, and answer where asked.
 
         inputs: (T, B, *input_shape).
         queries: one (Q, B, *query_shape) per reader.
-        times: (Q,) int64, non-decreasing: query q is asked after step times[q].
+        times: (Q,) int64, non-decreasing: query q is asked after step times[q]; or (Q, B).
         reset: (T, B) bool or None: where True that sequence starts afresh before the step.
+        lengths: (B,) or None. Answers before a sequence's end do not depend on what pads it; the
+            state handed back does, and is not one to go on from.
         Returns one (Q, B, *answer_shape) per reader, and the state.
         """
         x = self.steps(inputs, queries, times)
@@ -107,7 +111,7 @@ class FlatModel(nn.Module):
             asking = reset.new_zeros(x.shape[0] - reset.shape[0], reset.shape[1])
             reset = torch.cat([reset, asking])
         y, state = self.core(x, state, reset)
-        asked = y[times] if self.reads == "during" else y[inputs.shape[0] :]
+        asked = y[inputs.shape[0] :] if self.reads == "after" else at_times(y, times)
         answers = tuple(
             head(asked).unflatten(-1, shape)
             for head, shape in zip(self.heads, self.answer_shapes, strict=True)
@@ -130,7 +134,10 @@ class FlatModel(nn.Module):
         if self.reads == "after":
             return torch.cat([F.pad(observed, (0, asked)), F.pad(asking, (seen, 0))])
         silence = inputs.new_zeros(steps, batch, asked)
-        return torch.cat([observed, silence.index_copy(0, times, asking)], dim=2)
+        if times.dim() == 1:
+            return torch.cat([observed, silence.index_copy(0, times, asking)], dim=2)
+        places = (times, torch.arange(batch, device=times.device).expand_as(times))
+        return torch.cat([observed, silence.index_put(places, asking)], dim=2)
 
     @property
     def cells(self) -> int:
@@ -157,10 +164,7 @@ class FlatModel(nn.Module):
                 f"inputs have to be (time, batch, {_listed(self.input_shape)}), "
                 f"got {tuple(inputs.shape)}."
             )
-        if len(queries) != len(self.query_shapes):
-            raise UsageError(
-                f"This model has {len(self.query_shapes)} readers, got {len(queries)} queries."
-            )
+        each_reader(queries, len(self.query_shapes))
         for query, shape in zip(queries, self.query_shapes, strict=True):
             wanted = (times.shape[0], inputs.shape[1], *shape)
             if tuple(query.shape) != wanted:
@@ -170,7 +174,8 @@ class FlatModel(nn.Module):
                 )
         # The values are looked at only when there are values: not while a graph is exported.
         if not torch.compiler.is_compiling():
-            self._check_times(times.tolist(), inputs.shape[0])
+            for column in times.T.tolist() if times.dim() == 2 else [times.tolist()]:
+                self._check_times(column, inputs.shape[0])
 
     def _check_times(self, times: list[int], steps: int) -> None:
         if self.reads == "after":
@@ -182,7 +187,9 @@ class FlatModel(nn.Module):
             return
         if any(not 0 <= time < steps for time in times):
             raise UsageError(f"times have to lie in 0..{steps - 1}, got {times}.")
-        if any(later <= earlier for earlier, later in pairwise(times)):
+        # A query without numbers is the same however often it is asked.
+        gap = 1 if any(map(math.prod, self.query_shapes)) else 0
+        if any(later < earlier + gap for earlier, later in pairwise(times)):
             raise UsageError(
                 "A flat model takes at most one query per step, in the order of time, got times "
                 f'{times}; ask the rest in another pass, or use reads="after".'

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from functools import partial
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from mgmem import ops
 from mgmem.errors import UsageError
 from mgmem.nn import recorded
+from mgmem.nn.chain import chain, summands
+from mgmem.nn.inputs import Input, as_pyramid
+from mgmem.nn.parameters import listed
 from mgmem.pyramid import Pyramid
-from mgmem.spec import LayerSpec, MeshSpec, as_layer, as_mesh, conv_costs, cost_table, grid_shape
+from mgmem.spec import (
+    LayerSpec,
+    Mesh,
+    MeshSpec,
+    as_layer,
+    as_mesh,
+    conv_costs,
+    cost_table,
+    grid_shape,
+)
 
 Init = Literal["he", "reference"]
 
@@ -52,11 +65,11 @@ class MultigridConv(nn.Module):
             self.weights.append(nn.Parameter(weight))
             bias = torch.empty(layer.channels, device=device, dtype=dtype)
             self.biases.append(nn.Parameter(bias))
-        self.reset_parameters()
         self.norm = PyramidNorm(layer, dims, device, dtype) if norm else None
+        self.reset_parameters()
 
     def reset_parameters(self, init: Init = "he") -> None:
-        """Start afresh.
+        """Start afresh, the norm too.
 
         "he": normal weights of variance 2 / fan-in, biases 0; "reference": weights and biases
         uniform in ±1/sqrt(fan-in), as the reference has them.
@@ -69,17 +82,14 @@ class MultigridConv(nn.Module):
                 bound = 1 / math.sqrt(weight[0].numel())
                 nn.init.uniform_(weight, -bound, bound)
                 nn.init.uniform_(bias, -bound, bound)
+        if self.norm is not None:
+            self.norm.reset_parameters()
 
     def forward(self, inputs: Pyramid) -> Pyramid:
         """Grids (N, channels below, *space) to grids (N, channels, *space)."""
         weights, biases = listed(self.weights), listed(self.biases)
         outputs = ops.conv_layer(inputs, weights, biases, self.layer.lowest, self.relu)
         return outputs if self.norm is None else self.norm(outputs)
-
-
-def listed(parameters: nn.ParameterList) -> list[Tensor]:
-    """The parameters in order. Iterating a ParameterList costs more than a small layer's work."""
-    return list(parameters._parameters.values())  # type: ignore[arg-type]
 
 
 class PyramidNorm(nn.Module):
@@ -97,6 +107,11 @@ class PyramidNorm(nn.Module):
         self.levels = nn.ModuleList(
             kind(layer.channels, eps=0.001, device=device, dtype=dtype) for _ in layer.levels
         )
+
+    def reset_parameters(self) -> None:
+        """Start afresh, statistics too."""
+        for level in self.levels:
+            cast("nn.BatchNorm2d", level).reset_parameters()
 
     def forward(self, pyramid: Pyramid) -> Pyramid:
         """Grids (N, channels, *space), normalised."""
@@ -118,7 +133,7 @@ class MultigridCNN(nn.Module):
     def __init__(
         self,
         input: int | str | LayerSpec,
-        spec: str | MeshSpec,
+        spec: Mesh,
         base: Sequence[int] = (3, 3),
         *,
         kernel: int = 3,
@@ -157,31 +172,33 @@ class MultigridCNN(nn.Module):
         """(channels, *space) of the finest grid of the last layer."""
         return (self.spec[-1].channels, *grid_shape(self.base, self.spec[-1].highest))
 
-    def forward(self, x: Tensor | Pyramid, memory: Sequence[Pyramid] = ()) -> Pyramid:
+    def reset_parameters(self, init: Init = "he") -> None:
+        """Start afresh; see ``MultigridConv.reset_parameters``."""
+        for layer in cast("list[MultigridConv]", list(self.layers)):
+            layer.reset_parameters(init)
+
+    def forward(self, x: Input, memory: Sequence[Pyramid] = ()) -> Pyramid:
         """x (N, C, *space) or a pyramid of such; ``memory``: the hidden state of each layer seen.
 
         Returns the pyramid of the last layer, grids (N, channels, *space).
         """
-        outputs = as_pyramid(x, self.input, self.base)
-        for grid in outputs:
-            if grid.dim() != 2 + len(self.base):
+        inputs = as_pyramid(x, self.input, self.base, next(self.parameters()))
+        dims = len(self.base)
+        for grid in inputs:
+            if grid.dim() != 2 + dims:
                 raise UsageError(
                     f"input of shape {tuple(grid.shape)}: expected (N, channels, *space), "
-                    f"{2 + len(self.base)} dimensions"
+                    f"{2 + dims} dimensions"
                 )
-            check_dtype(grid, next(self.parameters()))
-        recorded_outputs = recorded.run_network(self, outputs, memory, outputs.grids[0].shape[:1])
+        recorded_outputs = recorded.run_network(self, inputs, memory, inputs.grids[0].shape[:1])
         if recorded_outputs is not None:
             return recorded_outputs
-        handed_on: list[Pyramid] = []
-        for index, layer in enumerate(self.layers):
-            outputs = layer(outputs)
-            if self.residual and index >= 2 and index % 2 == 0:
-                outputs = add_residual(outputs, handed_on[index - 2], len(self.base))
-            if index < len(memory):
-                outputs = outputs.join(memory[index], len(self.base))
-            handed_on.append(outputs)
-        return outputs
+
+        def join(index: int, outputs: Pyramid) -> Pyramid:
+            return outputs.join(memory[index], dims) if index < len(memory) else outputs
+
+        add = partial(add_residual, dims=dims) if self.residual else None
+        return chain(self.layers, inputs, lambda _, layer, below: layer(below), add, join)[-1]
 
     def __repr__(self) -> str:
         costs = conv_costs(
@@ -195,52 +212,14 @@ class MultigridCNN(nn.Module):
 
 
 def add_residual(outputs: Pyramid, earlier: Pyramid, dims: int) -> Pyramid:
-    """Add ``earlier`` where both have a level, padding missing channels with zeros."""
-    channel = -1 - dims
+    """Add ``earlier`` as ``summands`` says, padding missing channels with zeros."""
     grids = []
-    for level, grid in zip(outputs.levels, outputs, strict=True):
-        other = earlier.get(level)
-        missing = 0 if other is None else grid.shape[channel] - other.shape[channel]
-        if other is None or missing < 0:
-            grids.append(grid)
-        elif missing == 0:
-            grids.append(grid + other)
-        else:
-            grids.append(grid + F.pad(other, [0, 0] * dims + [0, missing]))
+    for grid, other in zip(outputs, summands(outputs, earlier, dims), strict=True):
+        if other is not None:
+            missing = grid.shape[-1 - dims] - other.shape[-1 - dims]
+            grid = grid + (F.pad(other, [0, 0] * dims + [0, missing]) if missing else other)
+        grids.append(grid)
     return Pyramid(outputs.lowest, tuple(grids))
-
-
-def as_pyramid(x: Tensor | Pyramid, layer: LayerSpec, base: Sequence[int]) -> Pyramid:
-    """An input as a pyramid, checked: (..., channels, *space) on each of the layer's levels."""
-    if isinstance(x, Tensor):
-        if len(layer.levels) > 1:
-            raise UsageError(
-                f"the input has levels {layer.lowest} to {layer.highest}: give a Pyramid, "
-                f"not one tensor of shape {tuple(x.shape)}"
-            )
-        x = Pyramid(layer.lowest, (x,))
-    if x.levels != layer.levels:
-        raise UsageError(
-            f"the input pyramid has levels {list(x.levels)}, "
-            f"this network was built for {list(layer.levels)}"
-        )
-    for level, grid in zip(x.levels, x, strict=True):
-        expected = (layer.channels, *grid_shape(base, level))
-        given = tuple(grid.shape[-len(expected) :])
-        if given != expected:
-            raise UsageError(
-                f"input of shape {tuple(grid.shape)} at level {level}: its last dimensions are "
-                f"{given}, this network was built for {expected} (channels, *space)"
-            )
-    return x
-
-
-def check_dtype(grid: Tensor, weight: Tensor) -> None:
-    """Raise unless an input has the dtype of the weights; under autocast any will do."""
-    if grid.dtype != weight.dtype and not torch.is_autocast_enabled(grid.device.type):
-        raise UsageError(
-            f"input of dtype {grid.dtype}, weights of {weight.dtype}: convert one of them"
-        )
 
 
 def check_kernel(kernel: int) -> None:
@@ -251,6 +230,8 @@ def check_kernel(kernel: int) -> None:
 
 def check_base(base: Sequence[int]) -> tuple[int, ...]:
     """The base grid as a tuple; raise unless it is 1D or 2D with positive sides."""
+    if isinstance(base, int):
+        raise UsageError(f"base {base}: write ({base},) for a row or ({base}, {base}) for a square")
     base = tuple(base)
     if len(base) not in (1, 2) or any(side < 1 for side in base):
         raise UsageError(f"base grid {base}: give one or two positive sides, such as (3, 3)")

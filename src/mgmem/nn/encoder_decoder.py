@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mgmem.errors import UsageError
+from mgmem.model import Model
 from mgmem.nn.conv import MultigridCNN
 from mgmem.nn.fit import Fit, fitted
+from mgmem.nn.inputs import Flags, as_queries
 from mgmem.nn.memory import MultigridMemory
 from mgmem.nn.state import MemoryState
 from mgmem.pyramid import Pyramid
-from mgmem.spec import LayerSpec, MeshSpec, as_mesh
+from mgmem.spec import LayerSpec, Mesh, Peephole, as_mesh
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(Model):
     """Two memories of one mesh; the decoder's state begins as the encoder's, layer by layer.
 
     The decoder's deepest hidden state leads through an MG-conv ``tail`` to the outputs. Arguments
@@ -27,27 +28,56 @@ class EncoderDecoder(nn.Module):
     def __init__(
         self,
         input: int | str | LayerSpec,
-        spec: str | MeshSpec,
-        tail: str | MeshSpec,
+        spec: Mesh,
+        tail: Mesh,
         base: Sequence[int] = (3, 3),
         *,
         head: nn.Module | None = None,
         fit: Fit = "as is",
+        kernel: int = 3,
+        peephole: Peephole = "none",
         norm: bool = False,
         residual: bool = True,
         final_relu: bool = False,
-        **options: Any,
+        forget_bias: float = 1.0,
+        checkpoint_every: int | None = None,
+        check_finite: bool = False,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         spec, tail = as_mesh(spec), as_mesh(tail)
-        both: dict[str, Any] = {"norm": norm, "residual": residual}
-        self.encoder = MultigridMemory(input, spec, base, **both, **options)
+        self.encoder, self.decoder = (
+            MultigridMemory(
+                input,
+                spec,
+                base,
+                kernel=kernel,
+                peephole=peephole,
+                norm=norm,
+                residual=residual,
+                forget_bias=forget_bias,
+                checkpoint_every=checkpoint_every,
+                check_finite=check_finite,
+                device=device,
+                dtype=dtype,
+            )
+            for _ in range(2)
+        )
         if norm:
             # What the encoder's last layer puts out, nobody reads: only its state is handed over.
             self.encoder.norms[-1] = nn.Identity()
-        self.decoder = MultigridMemory(input, spec, base, **both, **options)
-        like_memory = {key: options[key] for key in ("kernel", "device", "dtype") if key in options}
-        self.tail = MultigridCNN(spec[-1], tail, base, final_relu=final_relu, **both, **like_memory)
+        self.tail = MultigridCNN(
+            spec[-1],
+            tail,
+            base,
+            kernel=kernel,
+            norm=norm,
+            residual=residual,
+            final_relu=final_relu,
+            device=device,
+            dtype=dtype,
+        )
         self.head = head or nn.Identity()
         self.fit = fit
 
@@ -56,10 +86,10 @@ class EncoderDecoder(nn.Module):
         inputs: Tensor,
         state: MemoryState | None = None,
         *,
-        queries: Sequence[Tensor],
+        queries: Tensor | Sequence[Tensor],
         times: Tensor | None = None,
-        reset: Tensor | None = None,
-        lengths: Tensor | None = None,
+        reset: Flags | None = None,
+        lengths: Flags | None = None,
     ) -> tuple[tuple[Tensor, ...], MemoryState]:
         """Encode ``inputs``, then decode one output per step of ``queries[0]``.
 
@@ -74,6 +104,7 @@ class EncoderDecoder(nn.Module):
         Returns:
             one tensor (outputs, batch, *output) in a tuple; and the encoder's state.
         """
+        queries = as_queries(queries)
         if len(queries) != 1:
             raise UsageError(f"{len(queries)} query tensors; a decoder has one output sequence")
         _, state = self.encoder(self._fitted(inputs), state, lengths=lengths, reset=reset)
@@ -81,6 +112,20 @@ class EncoderDecoder(nn.Module):
         deepest, leading = h[-1], queries[0].shape[:2]
         outputs = self.tail(deepest.map(lambda grid: grid.flatten(0, 1))).finest
         return (self.head(outputs.unflatten(0, leading)),), state
+
+    def step(self, query: Tensor, state: MemoryState) -> tuple[Tensor, MemoryState]:
+        """Decode one output, going on from a state: the encoder's at first, then the one returned.
+
+        query (batch, channels, *space); the output is (batch, *output). The same numbers as those
+        of ``forward``, one at a time.
+        """
+        h, state = self.decoder.step(self._fitted(query), state)
+        return self.head(self.tail(h[-1]).finest[None])[0], state
+
+    def reset_parameters(self) -> None:
+        """Start all weights afresh; a head that has parameters keeps them."""
+        for part in (self.encoder, self.decoder, self.tail):
+            part.reset_parameters()
 
     def _fitted(self, x: Tensor) -> Tensor | Pyramid:
         return fitted(x, self.encoder.input, self.encoder.base, self.fit)

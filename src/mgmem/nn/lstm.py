@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from mgmem import ops
 from mgmem.errors import UsageError
-from mgmem.nn.conv import check_kernel, listed
+from mgmem.nn.conv import check_kernel
+from mgmem.nn.parameters import listed
 from mgmem.nn.state import LayerState
 from mgmem.pyramid import Pyramid
 from mgmem.spec import LayerSpec, Peephole, grid_shape
@@ -40,34 +41,43 @@ class MultigridConvLSTM(nn.Module):
         check_kernel(kernel)
         if peephole not in ("none", "channel", "cell"):
             raise UsageError(f"peephole {peephole!r}: give 'none', 'channel' or 'cell'")
-        self.layer, self.base = layer, tuple(base)
-        dims, channels = len(self.base), layer.channels
+        self.layer, self.base, self.forget_bias = layer, tuple(base), forget_bias
+        dims, channels, taps = len(self.base), layer.channels, [kernel] * len(self.base)
         self.input_weights, self.recurrent_weights = nn.ParameterList(), nn.ParameterList()
         self.biases = nn.ParameterList()
         self.peepholes = nn.ParameterList() if peephole != "none" else None
         for level in layer.levels:
-            read = below.channels_read_by(level)
-            taps = kernel**dims
-            bound = math.sqrt(6 / ((read + channels + 4 * channels) * taps))
-            for weights, fan_in in (
-                (self.input_weights, read),
-                (self.recurrent_weights, channels),
+            space = grid_shape(self.base, level) if peephole == "cell" else (1,) * dims
+            for parameters, shape in (
+                (self.input_weights, (4 * channels, below.channels_read_by(level), *taps)),
+                (self.recurrent_weights, (4 * channels, channels, *taps)),
+                (self.biases, (4 * channels,)),
+                (self.peepholes, (3, channels, *space)),
             ):
-                shape = (4 * channels, fan_in, *[kernel] * dims)
-                weight = torch.empty(shape, device=device, dtype=dtype)
-                weights.append(nn.Parameter(nn.init.uniform_(weight, -bound, bound)))
-            bias = torch.zeros(4 * channels, device=device, dtype=dtype)
-            bias[channels : 2 * channels] = forget_bias
-            self.biases.append(nn.Parameter(bias))
-            if self.peepholes is not None:
-                space = grid_shape(self.base, level) if peephole == "cell" else (1,) * dims
-                zeros = torch.zeros(3, channels, *space, device=device, dtype=dtype)
-                self.peepholes.append(nn.Parameter(zeros))
+                if parameters is not None:
+                    empty = torch.empty(shape, device=device, dtype=dtype)
+                    parameters.append(nn.Parameter(empty))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start afresh."""
+        channels = self.layer.channels
+        groups = zip(self.input_weights, self.recurrent_weights, self.biases, strict=True)
+        for input_weight, recurrent_weight, bias in groups:
+            taps = input_weight[0, 0].numel()
+            read = input_weight.shape[1]
+            bound = math.sqrt(6 / ((read + channels + 4 * channels) * taps))
+            nn.init.uniform_(input_weight, -bound, bound)
+            nn.init.uniform_(recurrent_weight, -bound, bound)
+            nn.init.zeros_(bias)
+            nn.init.constant_(bias[channels : 2 * channels], self.forget_bias)
+        for peephole in self.peepholes or ():
+            nn.init.zeros_(peephole)
 
     @property
     def gate_weights(self) -> list[nn.Parameter]:
         """Kernels that stack the four gates, for optimisers that treat them apart."""
-        return [*self.input_weights, *self.recurrent_weights]
+        return [*self.input_weights.parameters(), *self.recurrent_weights.parameters()]
 
     def forward(
         self,

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint
 
 from mgmem import ops
 from mgmem.errors import UsageError
 from mgmem.nn import recorded
-from mgmem.nn.conv import PyramidNorm, add_residual, as_pyramid, check_base, check_dtype
+from mgmem.nn.chain import chain
+from mgmem.nn.conv import PyramidNorm, add_residual, check_base
+from mgmem.nn.inputs import (
+    Flags,
+    Input,
+    as_active,
+    as_flags,
+    as_pyramid,
+    as_state,
+    packed_like,
+    swapped,
+    unpacked,
+)
 from mgmem.nn.lstm import MultigridConvLSTM
-from mgmem.nn.state import MemoryState
+from mgmem.nn.norms import CausalNorm, Norm, SequenceNorm
+from mgmem.nn.state import LayerState, MemoryState
 from mgmem.pyramid import Pyramid
-from mgmem.spec import LayerSpec, MeshSpec, Peephole, as_layer, as_mesh, cost_table, memory_costs
+from mgmem.spec import LayerSpec, Mesh, Peephole, as_layer, as_mesh, cost_table, memory_costs
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from mgmem.nn.reader import MultigridReader
 
 
@@ -32,41 +49,47 @@ class MultigridMemory(nn.Module):
         base: sides of level 0, one (1D) or two (2D); level j has them times 2**j.
         kernel: odd size of all convolutions.
         peephole: "none", "channel" or "cell".
-        norm: batch norm on each layer's output, between layers, never inside the recurrence.
-            Its statistics run over time x batch, so in training a sequence run in one call and
-            the same sequence run in chunks differ; in ``eval()`` they agree.
+        norm: of each layer's output, between layers, never inside the recurrence. "batch" (or
+            True) is batch norm; its statistics run over time x batch, so in training a sequence
+            run in one call and the same sequence run in chunks differ; in ``eval()`` they agree.
+            "causal" and "sequence": see ``mgmem.nn.norms``.
         residual: layers 3, 5, ... add the output of layer l-2 to what they hand on.
         forget_bias: initial bias of the forget gates.
         checkpoint_every: keep activations for so many time steps only and compute them again in
             the backward pass: less memory, more work, the same numbers.
         check_finite: debug mode; raise if an input holds NaN or infinity.
+        batch_first: sequences are (batch, time, ...), going in (``x``, ``reset``) and coming out
+            (``h``); states are as ever.
     """
 
     def __init__(
         self,
         input: int | str | LayerSpec,
-        spec: str | MeshSpec,
+        spec: Mesh,
         base: Sequence[int] = (3, 3),
         *,
         kernel: int = 3,
         peephole: Peephole = "none",
-        norm: bool = False,
+        norm: bool | Norm = False,
         residual: bool = True,
         forget_bias: float = 1.0,
         checkpoint_every: int | None = None,
         check_finite: bool = False,
+        batch_first: bool = False,
         device: torch.device | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if checkpoint_every is not None and (checkpoint_every < 1 or norm):
+        spanning = norm not in (False, "none", "causal")
+        if checkpoint_every is not None and (checkpoint_every < 1 or spanning):
             raise UsageError(
-                "checkpoint_every needs a positive number of steps and no norm, whose statistics "
+                "checkpoint_every needs a positive number of steps and no norm whose statistics "
                 f"span the whole sequence; given checkpoint_every={checkpoint_every}, norm={norm}"
             )
         self.input, self.spec, self.base = as_layer(input), as_mesh(spec), check_base(base)
         self.kernel, self.peephole, self.residual = kernel, peephole, residual
         self.checkpoint_every, self.check_finite = checkpoint_every, check_finite
+        self.batch_first, self.frozen = batch_first, False
         self.spec.check_input(self.input)
         self.layers, self.norms = nn.ModuleList(), nn.ModuleList()
         below = self.input
@@ -83,45 +106,86 @@ class MultigridMemory(nn.Module):
                     dtype=dtype,
                 )
             )
-            if norm:
-                self.norms.append(PyramidNorm(layer, len(self.base), device, dtype))
+            if norm and norm != "none":
+                self.norms.append(_new_norm(norm, layer, len(self.base), device, dtype))
             below = layer
         # Kept, because every call checks its state against them.
         empty = self.initial_state(0, device=torch.device("meta")).tensors()
         self._state_shapes = {name: tensor.shape[1:] for name, tensor in empty.items()}
 
+    def reset_parameters(self) -> None:
+        """Start all weights afresh, and the statistics of the norms."""
+        for module in (*self.layers, *self.norms):
+            if not isinstance(module, nn.Identity):
+                cast("MultigridConvLSTM | PyramidNorm", module).reset_parameters()
+
+    def freeze(self, frozen: bool = True) -> Self:
+        """Keep what was learned: no parameter gets a gradient, and no norm moves.
+
+        Norms stay in evaluation mode under ``train()`` too, until ``freeze(False)``.
+        """
+        self.frozen = frozen
+        self.requires_grad_(not frozen)
+        return self.train(self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """Training or evaluation mode; frozen, always the latter."""
+        return super().train(mode and not self.frozen)
+
     def forward(
         self,
-        x: Tensor | Pyramid,
-        state: MemoryState | None = None,
+        x: Input | PackedSequence,
+        state: MemoryState | Sequence[Any] | None = None,
         *,
-        lengths: Tensor | None = None,
-        reset: Tensor | None = None,
+        lengths: Flags | None = None,
+        reset: Flags | None = None,
     ) -> tuple[tuple[Pyramid, ...], MemoryState]:
         """Write a sequence.
 
         Args:
-            x: (time, batch, channels, *space), or a pyramid of such.
-            state: from an earlier call, or None for an empty memory.
+            x: (time, batch, channels, *space), or a pyramid of such; an array; or packed.
+            state: from an earlier call, or None for an empty memory; also its layers alone, or
+                (h, c) with one pyramid per layer in each.
             lengths: (batch,) steps of each sequence; from there on its state stays as it is and
                 its outputs are zero.
             reset: (time, batch) bool; True empties that sequence's memory before that step.
 
         Returns:
             h: for each layer the pyramid of hidden states (time, batch, channels, *space), so
-                ``h[layer][level]`` is readable at any layer and level; and the state to go on.
+                ``h[layer][level]`` is readable at any layer and level; packed if ``x`` is; and
+                the state to go on.
         """
-        if state is not None and reset is None and lengths is None:
-            done = recorded.run_step(self, x, state)
+        if isinstance(x, PackedSequence):
+            padded, lengths = unpacked(x, lengths)
+            h, after = self._write(padded, state, lengths, reset)
+            return tuple(layer.map(partial(packed_like, x)) for layer in h), after
+        if not self.batch_first:
+            return self._write(x, state, lengths, reset)
+        h, after = self._write(swapped(x), state, lengths, swapped(reset))
+        return tuple(layer.map(swapped) for layer in h), after
+
+    def _write(
+        self,
+        x: Input,
+        before: MemoryState | Sequence[Any] | None,
+        lengths: Flags | None,
+        reset: Flags | None,
+    ) -> tuple[tuple[Pyramid, ...], MemoryState]:
+        """``forward`` for time-major sequences that are not packed."""
+        state = None if before is None else as_state(before)
+        if state is not None and lengths is None and isinstance(x, Tensor | Pyramid):
+            done = recorded.run_step(self, x, state, reset)
             if done is not None:
                 return done
-        inputs = as_pyramid(x, self.input, self.base)
+        inputs = as_pyramid(x, self.input, self.base, next(self.parameters()))
         time, batch = self._check_sequence(inputs)
+        device = inputs.finest.device
         state = self.initial_state(batch) if state is None else self._checked(state, batch)
-        reset = _checked_flags(reset, time, batch)
-        active = _active(lengths, time, batch, inputs.finest.device)
-        if reset is not None and active is not None:
-            reset = reset & active  # a sequence that has ended keeps its state
+        active = None if lengths is None else as_active(lengths, time, batch, device)
+        if reset is not None:
+            reset = as_flags(reset, (time, batch), "(time, batch)", device)
+            # A sequence that has ended keeps its state.
+            reset = reset if active is None else reset & active
         chunk = self.checkpoint_every
         if chunk is None or time <= chunk or not torch.is_grad_enabled():
             return self._run(inputs, state, reset, active)
@@ -141,12 +205,22 @@ class MultigridMemory(nn.Module):
         return _concatenated(outputs), state
 
     def step(
-        self, x: Tensor | Pyramid, state: MemoryState | None = None
-    ) -> tuple[Any, MemoryState]:
-        """One time step: x (batch, channels, *space); h as in ``forward`` but without time."""
-        inputs = x.map(lambda grid: grid[None]) if isinstance(x, Pyramid) else x[None]
-        h, state = self(inputs, state)
-        return tuple(layer.map(lambda grid: grid[0]) for layer in h), state
+        self,
+        x: Input,
+        state: MemoryState | Sequence[Any] | None = None,
+        *,
+        reset: Flags | None = None,
+    ) -> tuple[tuple[Pyramid, ...], MemoryState]:
+        """One time step: x (batch, channels, *space); h as in ``forward`` but without time.
+
+        ``reset`` (batch,) bool: True empties that sequence's memory before the step.
+        """
+        now = 1 if self.batch_first else 0
+        longer = partial(_with_time, now)
+        if reset is not None:
+            reset = longer(reset if isinstance(reset, Tensor) else torch.as_tensor(reset))
+        h, after = self(x.map(longer) if isinstance(x, Pyramid) else longer(x), state, reset=reset)
+        return tuple(layer.map(lambda grid: grid.select(now, 0)) for layer in h), after
 
     def _run_with(
         self,
@@ -161,20 +235,18 @@ class MultigridMemory(nn.Module):
             return self._run(inputs, state, reset, active)
 
     def _run(
-        self, outputs: Pyramid, state: MemoryState, reset: Tensor | None, active: Tensor | None
+        self, inputs: Pyramid, state: MemoryState, reset: Tensor | None, active: Tensor | None
     ) -> tuple[tuple[Pyramid, ...], MemoryState]:
         """All layers over one stretch of time."""
-        handed_on: list[Pyramid] = []
-        states = []
-        for index, (layer, old) in enumerate(zip(self.layers, state.layers, strict=True)):
-            outputs, new = layer(outputs, old, reset, active)
-            if self.norms:
-                outputs = _over_time(self.norms[index], outputs, active)
-            if self.residual and index >= 2 and index % 2 == 0:
-                outputs = add_residual(outputs, handed_on[index - 2], len(self.base))
-            handed_on.append(outputs)
+        states: list[LayerState] = []
+
+        def run(index: int, layer: nn.Module, below: Pyramid) -> Pyramid:
+            outputs, new = layer(below, state.layers[index], reset, active)
             states.append(new)
-        return tuple(handed_on), MemoryState(tuple(states))
+            return _over_time(self.norms[index], outputs, active) if self.norms else outputs
+
+        add = partial(add_residual, dims=len(self.base)) if self.residual else None
+        return tuple(chain(self.layers, inputs, run, add)), MemoryState(tuple(states))
 
     def initial_state(
         self, batch: int, device: torch.device | None = None, dtype: torch.dtype | None = None
@@ -189,16 +261,36 @@ class MultigridMemory(nn.Module):
         return self._checked(state, state.batch)
 
     def reader(
-        self, input: int | str | LayerSpec | None = None, *, tail: str | MeshSpec, **options: Any
+        self,
+        input: int | str | LayerSpec | None = None,
+        *,
+        tail: Mesh,
+        kernel: int | None = None,
+        norm: bool = False,
+        residual: bool = True,
+        final_relu: bool = False,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
     ) -> MultigridReader:
-        """A reader of this memory; any number may share it. See ``MultigridReader``."""
+        """A reader of this memory; any number may share it. See ``MultigridReader``.
+
+        Input, kernel, device and dtype are the memory's own where none are given.
+        """
         from mgmem.nn.reader import MultigridReader
 
         weight = next(self.parameters())
-        like_self = {"kernel": self.kernel, "device": weight.device, "dtype": weight.dtype}
-        options = {**like_self, **options}
         return MultigridReader(
-            self.spec, self.input if input is None else input, tail, self.base, **options
+            self.spec,
+            self.input if input is None else input,
+            tail,
+            self.base,
+            kernel=self.kernel if kernel is None else kernel,
+            norm=norm,
+            residual=residual,
+            final_relu=final_relu,
+            batch_first=self.batch_first,
+            device=device or weight.device,
+            dtype=dtype or weight.dtype,
         )
 
     @property
@@ -225,7 +317,6 @@ class MultigridMemory(nn.Module):
                     f"input of shape {tuple(grid.shape)}: expected (time, batch, channels, "
                     f"*space), {expected_dims} dimensions; step() takes one step without time"
                 )
-            check_dtype(grid, next(self.parameters()))
             if self.check_finite and not bool(torch.isfinite(grid).all()):
                 raise UsageError("the input holds NaN or infinity; the memory was left as it was")
         leading = {tuple(grid.shape[:2]) for grid in inputs}
@@ -258,8 +349,29 @@ class MultigridMemory(nn.Module):
         return state
 
 
+def _with_time(dim: int, x: Any) -> Any:
+    """A tensor, or an array, of one step as a sequence."""
+    return x[:, None] if dim else x[None]
+
+
+def _new_norm(
+    kind: bool | Norm,
+    layer: LayerSpec,
+    dims: int,
+    device: torch.device | None,
+    dtype: torch.dtype | None,
+) -> nn.Module:
+    if kind in (True, "batch"):
+        return PyramidNorm(layer, dims, device, dtype)
+    if kind not in ("causal", "sequence"):
+        raise UsageError(f"norm {kind!r}: give 'none', 'batch', 'sequence' or 'causal'")
+    return (CausalNorm if kind == "causal" else SequenceNorm)(layer, device, dtype)
+
+
 def _over_time(norm: nn.Module, pyramid: Pyramid, active: Tensor | None) -> Pyramid:
-    """Normalise with statistics over time x batch; padding is left out and stays zero."""
+    """Normalise; padding is left out of the statistics and stays zero."""
+    if isinstance(norm, CausalNorm | SequenceNorm):
+        return norm(pyramid, active)
     if active is not None:
         normed = norm(pyramid.map(lambda grid: grid[active]))
         pairs = zip(pyramid, normed, strict=True)
@@ -277,28 +389,3 @@ def _concatenated(chunks: Sequence[tuple[Pyramid, ...]]) -> tuple[Pyramid, ...]:
         Pyramid(parts[0].lowest, tuple(torch.cat(g) for g in zip(*parts, strict=True)))
         for parts in layers
     )
-
-
-def _checked_flags(reset: Tensor | None, time: int, batch: int) -> Tensor | None:
-    if reset is None:
-        return None
-    if reset.dtype != torch.bool or tuple(reset.shape) != (time, batch):
-        raise UsageError(
-            f"reset is {reset.dtype} of shape {tuple(reset.shape)}; expected torch.bool of shape "
-            f"(time, batch) = {(time, batch)}"
-        )
-    return reset
-
-
-def _active(lengths: Tensor | None, time: int, batch: int, device: torch.device) -> Tensor | None:
-    """(time, batch) bool from (batch,) lengths."""
-    if lengths is None:
-        return None
-    if tuple(lengths.shape) != (batch,) or lengths.is_floating_point():
-        raise UsageError(
-            f"lengths is {lengths.dtype} of shape {tuple(lengths.shape)}; expected integers of "
-            f"shape (batch,) = {(batch,)}"
-        )
-    if bool((lengths < 0).any()) or bool((lengths > time).any()):
-        raise UsageError(f"lengths {lengths.tolist()}: each must be between 0 and time = {time}")
-    return torch.arange(time, device=device)[:, None] < lengths.to(device)

@@ -9,15 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from mgmem.errors import UsageError
+from mgmem.model import Model, at_times, each_reader
 from mgmem.nn.fit import Fit, fitted
+from mgmem.nn.inputs import as_queries
 from mgmem.nn.memory import MultigridMemory
 from mgmem.nn.reader import MultigridReader
 from mgmem.nn.state import MemoryState
 from mgmem.pyramid import Pyramid
 
 
-class ReadWrite(nn.Module):
-    """One writer, any number of readers; the call that every trainable model shares.
+class ReadWrite(Model):
+    """One writer, any number of readers.
 
     Args:
         memory: the writer.
@@ -38,6 +40,8 @@ class ReadWrite(nn.Module):
         super().__init__()
         if heads is not None and len(heads) != len(readers):
             raise UsageError(f"{len(heads)} heads for {len(readers)} reader(s): give one each")
+        if memory.batch_first:
+            raise UsageError("a memory with batch_first: here sequences are (time, batch, ...)")
         self.memory = memory
         self.readers = nn.ModuleList(readers)
         self.heads = nn.ModuleList(heads or [nn.Identity() for _ in readers])
@@ -49,9 +53,10 @@ class ReadWrite(nn.Module):
         inputs: Tensor,
         state: MemoryState | None = None,
         *,
-        queries: Sequence[Tensor],
+        queries: Tensor | Sequence[Tensor],
         times: Tensor,
         reset: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> tuple[tuple[Tensor, ...], MemoryState]:
         """Write ``inputs``, then answer.
 
@@ -59,28 +64,45 @@ class ReadWrite(nn.Module):
             inputs: (time, batch, channels, *space).
             state: to go on from, or None.
             queries: for each reader (queries, batch, channels, *space).
-            times: (queries,) int64, the step after which each query is asked.
-            reset: (time, batch) bool; see ``MultigridMemory.forward``.
+            times: (queries,) int64, the step after which each query is asked; or
+                (queries, batch), where every sequence has steps of its own.
+            reset: (time, batch) bool; lengths: (batch,); see ``MultigridMemory.forward``.
 
         Returns:
             for each reader (queries, batch, *answer) logits; and the state to go on.
         """
-        if len(queries) != len(self.readers):
-            raise UsageError(
-                f"{len(queries)} query tensors for {len(self.readers)} reader(s): give one each"
-            )
+        queries = as_queries(queries)
+        each_reader(queries, len(self.readers))
+        h, state = self.write(inputs, state, reset=reset, lengths=lengths)
+        # Taken once for all readers: the gradient into the memory then comes back in one piece.
+        seen = h if _is_all(times, h) else tuple(_at(layer, times) for layer in h)
+        return self.read(queries, seen), state
+
+    def write(
+        self,
+        inputs: Tensor,
+        state: MemoryState | None = None,
+        *,
+        reset: Tensor | None = None,
+        lengths: Tensor | None = None,
+    ) -> tuple[tuple[Pyramid, ...], MemoryState]:
+        """Write ``inputs``: every layer's hidden states over time, and the state to go on."""
         memory = self.memory
         x = fitted(inputs, memory.input, memory.base, self.fit)
-        h, state = memory(x, state, reset=reset)
-        # Taken once for all readers: the gradient into the memory then comes back in one piece.
-        seen = h if _is_all(times, h) else tuple(layer.map(lambda g: g[times]) for layer in h)
+        return memory(x, state, reset=reset, lengths=lengths)
+
+    def read(self, queries: Sequence[Tensor], seen: Sequence[Pyramid]) -> tuple[Tensor, ...]:
+        """Answer ``queries`` about what was written: one (queries, batch, *answer) per reader.
+
+        seen: every layer's hidden states, (queries, batch, channels, *space) a level: those that
+        ``write`` gave at the steps after which is asked.
+        """
         readers = cast("list[MultigridReader]", list(self.readers))
         parts = zip(readers, self.heads, self.query_fits, queries, strict=True)
-        answers = tuple(
+        return tuple(
             head(reader(fitted(query, reader.input, reader.base, fit), seen))
             for reader, head, fit, query in parts
         )
-        return answers, state
 
     def initial_state(
         self, batch: int, device: torch.device | None = None, dtype: torch.dtype | None = None
@@ -96,6 +118,10 @@ class ReadWrite(nn.Module):
     def cells(self) -> int:
         """Memory cells per sequence."""
         return self.memory.cells
+
+
+def _at(layer: Pyramid, times: Tensor) -> Pyramid:
+    return layer.map(lambda grid: at_times(grid, times))
 
 
 def _is_all(times: Tensor, h: Sequence[Pyramid]) -> bool:

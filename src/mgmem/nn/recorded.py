@@ -9,14 +9,17 @@ goes layer by layer, and that way has all the error messages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
 from mgmem import ops
-from mgmem.nn.recording import Kind, Recording, plain_parameters, recording_of
+from mgmem.nn.chain import chain, summands
+from mgmem.nn.inputs import Flags
+from mgmem.nn.parameters import listed, plain_parameters
+from mgmem.nn.recording import Kind, Recording, recording_of
 from mgmem.nn.state import LayerState, MemoryState
 from mgmem.ops.native.program import Place, Places
 from mgmem.pyramid import Pyramid
@@ -33,13 +36,14 @@ _MOST = 64
 
 
 def _usual(samples: int, inputs: Pyramid) -> bool:
-    return 0 < samples <= _MOST and not torch.is_grad_enabled() and ops.picks_native(inputs)
+    few = 0 < samples <= _MOST
+    return few and not torch.is_grad_enabled() and ops.picks_native(inputs.grids)
 
 
 def run_step(
-    memory: MultigridMemory, x: Tensor | Pyramid, state: MemoryState
+    memory: MultigridMemory, x: Tensor | Pyramid, state: MemoryState, reset: Flags | None
 ) -> tuple[tuple[Pyramid, ...], MemoryState] | None:
-    """``MultigridMemory.forward`` for inputs (1, batch, channels, *space)."""
+    """``MultigridMemory.forward`` for inputs (1, batch, channels, *space), reset (1, batch)."""
     from mgmem.nn.lstm import MultigridConvLSTM
 
     inputs = Pyramid(memory.input.lowest, (x,)) if isinstance(x, Tensor) else x
@@ -50,13 +54,18 @@ def run_step(
     parameters = plain_parameters(layers, MultigridConvLSTM)
     if parameters is None or memory.norms or memory.peephole != "none" or memory.check_finite:
         return None
+    if reset is not None and not isinstance(reset, Tensor):
+        return None
+    flags = [] if reset is None else [reset]
     recording = recording_of(
-        memory, (batch, memory.residual, layers), lambda new: _record_memory(new, memory, batch)
+        memory,
+        (batch, memory.residual, layers, len(flags)),
+        lambda new: _record_memory(new, memory, batch, bool(flags)),
     )
     if recording is None:
         return None
     old = [grid for layer in state.layers for pyramid in layer for grid in pyramid.grids]
-    made = recording.run(parameters, [*_contiguous(inputs), *old])
+    made = recording.run([*parameters, *flags, *_contiguous(inputs), *old])
     return None if made is None else _memory_results(memory.spec.layers, made)
 
 
@@ -77,21 +86,24 @@ def _memory_results(
     return tuple(outputs), MemoryState(tuple(states))
 
 
-def _record_memory(recording: Recording, memory: MultigridMemory, batch: int) -> None:
+def _record_memory(recording: Recording, memory: MultigridMemory, batch: int, resets: bool) -> None:
     """All layers; results are their outputs, then h and c of each."""
     program, base, spec = recording.program, memory.base, memory.spec.layers
     layers = cast("list[MultigridConvLSTM]", list(memory.layers))
     weights = [_parameters(recording, layer) for layer in layers]
     step = (1, batch)
+    reset = recording.take("given", step, dtype=torch.bool) if resets else None
     inputs = _places(recording, "given", memory.input, base, batch, step)
     old = [[_places(recording, "given", layer, base, batch) for _ in "hc"] for layer in spec]
     outputs = [_places(recording, "made", layer, base, batch, step) for layer in spec]
     new = [[_places(recording, "made", layer, base, batch) for _ in "hc"] for layer in spec]
-    for index in range(len(spec)):
-        below = outputs[index - 1] if index else inputs
-        program.lstm(below, old[index], weights[index], [outputs[index], *new[index]])
-        if memory.residual and index >= 2 and index % 2 == 0:
-            _record_residual(recording, outputs[index], outputs[index - 2])
+
+    def run(index: int, _: LayerSpec, below: Places) -> Places:
+        results = [outputs[index], *new[index]]
+        program.lstm(below, old[index], weights[index], results, reset)
+        return outputs[index]
+
+    chain(spec, inputs, run, _adder(recording, len(base)) if memory.residual else None)
 
 
 def run_network(
@@ -115,7 +127,7 @@ def run_network(
     if recording is None:
         return None
     seen = [grid for layer in memory for grid in _contiguous(layer)]
-    made = recording.run(parameters, [*_contiguous(inputs), *seen])
+    made = recording.run([*parameters, *_contiguous(inputs), *seen])
     return None if made is None else Pyramid(network.spec.layers[-1].lowest, tuple(made))
 
 
@@ -124,41 +136,49 @@ def _record_network(recording: Recording, network: MultigridCNN, leading: torch.
     program, base, samples = recording.program, network.base, leading.numel()
     layers = cast("list[MultigridConv]", list(network.layers))
     weights = [_parameters(recording, layer) for layer in layers]
-    below = _places(recording, "given", network.input, base, samples, leading)
+    inputs = _places(recording, "given", network.input, base, samples, leading)
     sees = network.sees.layers if network.sees else ()
     memory = [_places(recording, "given", layer, base, samples, leading) for layer in sees]
-    handed_on: list[Places] = []
-    for index, layer in enumerate(layers):
-        spec, last = layer.layer, index == len(layers) - 1
-        joined = memory[index] if index < len(memory) else None
-        kind: Kind | None = "made" if last else None
-        outputs = _places(recording, None if joined else kind, spec, base, samples, leading)
+
+    def made(index: int, spec: LayerSpec, final: bool) -> Places:
+        kind: Kind | None = "made" if final and index == len(layers) - 1 else None
+        return _places(recording, kind, spec, base, samples, leading)
+
+    def run(index: int, layer: MultigridConv, below: Places) -> Places:
+        outputs = made(index, layer.layer, index >= len(sees))
         program.conv(below, weights[index], outputs, layer.relu)
-        if network.residual and index >= 2 and index % 2 == 0:
-            _record_residual(recording, outputs, handed_on[index - 2])
-        if joined is not None:
-            both = LayerSpec(spec.lowest, spec.highest, spec.channels + sees[index].channels)
-            parts = (outputs, joined)
-            outputs = _places(recording, kind, both, base, samples, leading)
-            for part, channel in zip(parts, (0, spec.channels), strict=True):
-                for source, to in zip(part.grids, outputs.grids, strict=True):
-                    program.copy(source, to, channel)
-        handed_on.append(outputs)
-        below = outputs
+        return outputs
+
+    def join(index: int, outputs: Places) -> Places:
+        if index >= len(sees):
+            return outputs
+        spec = layers[index].layer
+        both = LayerSpec(spec.lowest, spec.highest, spec.channels + sees[index].channels)
+        joined = made(index, both, True)
+        for part, channel in ((outputs, 0), (memory[index], spec.channels)):
+            for source, to in zip(part.grids, joined.grids, strict=True):
+                program.copy(source, to, channel)
+        return joined
+
+    chain(layers, inputs, run, _adder(recording, len(base)) if network.residual else None, join)
 
 
-def _record_residual(recording: Recording, outputs: Places, earlier: Places) -> None:
-    """As ``add_residual``: on the levels that both have, unless the earlier has more channels."""
-    for level, grid in enumerate(outputs.grids, outputs.lowest):
-        index = level - earlier.lowest
-        if 0 <= index < len(earlier.grids) and earlier.grids[index].shape[1] <= grid.shape[1]:
-            recording.program.add(earlier.grids[index], grid)
+def _adder(recording: Recording, dims: int) -> Callable[[Places, Places], Places]:
+    """As ``add_residual``, in place."""
+
+    def add(outputs: Places, earlier: Places) -> Places:
+        for to, source in zip(outputs.grids, summands(outputs, earlier, dims), strict=True):
+            if source is not None:
+                recording.program.add(source, to)
+        return outputs
+
+    return add
 
 
 def _parameters(recording: Recording, layer: nn.Module) -> list[list[Place]]:
     """Those of a layer: for each kind one per level."""
     lists = cast("list[nn.ParameterList]", list(layer.children()))
-    return [[recording.take("parameter", p.shape) for p in group] for group in lists]
+    return [[recording.take("given", p.shape) for p in listed(group)] for group in lists]
 
 
 def _places(

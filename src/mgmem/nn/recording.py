@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Literal
+from typing import Literal
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
+from torch._C._dynamo.guards import TensorGuards
 
 from mgmem.ops.native import library
 from mgmem.ops.native.program import Place, Program
+from mgmem.ops.native.verify import readable
 
-Kind = Literal["parameter", "given", "made"]
+Kind = Literal["given", "made"]
 _LARGE = 1 << 20
 """Floats from which on nothing is recorded: large grids have little between their layers."""
 _KEPT = 4
@@ -22,14 +23,13 @@ _KEPT = 4
 
 
 class Recording:
-    """A program and its tensors from outside: parameters, then what is given, then results."""
+    """A program and its tensors from outside: what is given, then results."""
 
     def __init__(self, threads: int) -> None:
         self.program = Program(threads)
-        self._parameters: list[torch.Size] = []
-        self._given: list[torch.Size] = []
+        self._given: list[tuple[torch.Size, torch.dtype]] = []
         self._made: list[Tensor] = []  # what results look like; never written, so no real memory
-        self._known: list[int] = []
+        self._guard: TensorGuards | None = None
         self._running = threading.Lock()
 
     def take(
@@ -37,8 +37,9 @@ class Recording:
         kind: Kind,
         shape: Sequence[int],
         leading: Sequence[int] | None = None,
+        dtype: torch.dtype = torch.float32,
     ) -> Place:
-        """A tensor from outside; all of one kind before those of the next.
+        """A tensor from outside; all that is given before all that is made.
 
         It has this shape or, with ``leading``, these dimensions in place of the first.
         """
@@ -46,7 +47,7 @@ class Recording:
         if kind == "made":
             self._made.append(torch.empty(size, dtype=torch.float32, device="cpu"))
         else:
-            (self._parameters if kind == "parameter" else self._given).append(size)
+            self._given.append((size, dtype))
         return self.program.tensor(shape)
 
     @property
@@ -54,35 +55,38 @@ class Recording:
         """Whether it is worth keeping: by its results and the program's own memory."""
         return self.program.own + sum(tensor.numel() for tensor in self._made) < _LARGE
 
-    def run(self, parameters: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor] | None:
-        """New tensors, or None where something does not fit or another thread is in here."""
+    def run(self, given: Sequence[Tensor]) -> list[Tensor] | None:
+        """New tensors; None where something does not fit or another thread is in here."""
         if not self._running.acquire(blocking=False):
             return None
         try:
-            pointers = [parameter.data_ptr() for parameter in parameters]
-            if pointers != self._known:
-                if not _fit(parameters, self._parameters):
-                    return None
-                self._known = pointers
-            if not _fit(given, self._given):
+            if not self._fits(given):
                 return None
             made = list(map(torch.empty_like, self._made))
-            self.program.run([*pointers, *[tensor.data_ptr() for tensor in (*given, *made)]])
+            self.program.run([tensor.data_ptr() for tensor in (*given, *made)])
             return made
+        except library.Infinite:
+            return None
         finally:
             self._running.release()
 
+    def _fits(self, given: Sequence[Tensor]) -> bool:
+        """Whether the kernels can read all of it, parameters too: any may be another by now.
 
-def _fit(tensors: Sequence[Tensor], shapes: Sequence[torch.Size]) -> bool:
-    if len(tensors) != len(shapes):
-        return False
-    float32 = torch.float32
-    for tensor, shape in zip(tensors, shapes, strict=True):
-        if tensor.shape != shape or tensor.dtype is not float32:
+        PyTorch's guard compares class, dtype, device, shape, strides and the negative bit of all
+        with those found right before, in a fraction of the time that looking at each takes.
+        """
+        if len(given) != len(self._given):
             return False
-        if not tensor.is_cpu or not tensor.is_contiguous():
-            return False
-    return True
+        if self._guard is not None and self._guard.check(*given):
+            return True
+        for tensor, (shape, dtype) in zip(given, self._given, strict=True):
+            if tensor.shape != shape or not tensor.is_contiguous():
+                return False
+            if not readable(tensor, dtype):
+                return False
+        self._guard = TensorGuards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        return True
 
 
 _recordings: WeakKeyDictionary[nn.Module, dict[Hashable, Recording | None]] = WeakKeyDictionary()
@@ -108,21 +112,3 @@ def recording_of(
             found.pop(old, None)
         found[key] = recording if recording.small else None
         return found[key]
-
-
-def plain_parameters(layers: Sequence[nn.Module], kind: type[nn.Module]) -> list[Tensor] | None:
-    """The layers' parameters in order; None where calling a layer may do more than its forward.
-
-    That is a layer of another class, with a norm, or with hooks.
-    """
-    if _has_any_global_hook():
-        return None
-    found: list[Any] = []
-    for layer in layers:
-        if type(layer) is not kind or layer._forward_hooks or layer._forward_pre_hooks:
-            return None
-        for child in layer._modules.values():
-            if type(child) is not nn.ParameterList:
-                return None
-            found += child._parameters.values()
-    return found

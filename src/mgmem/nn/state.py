@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialize
 from torch import Tensor
+from torch.serialization import add_safe_globals
+from torch.utils._pytree import _register_namedtuple as register_namedtuple
 
 from mgmem.errors import UsageError
+from mgmem.files import read_tensors, tensors_digest, write_atomically
 from mgmem.pyramid import Pyramid
+
+_FORMAT = "mgmem-state-2"
+_NAME = re.compile(
+    r"layer(?P<layer>[1-9][0-9]{0,8})\.level(?P<level>0|[1-9][0-9]{0,8})\.(?P<name>[hc])"
+)
 
 
 class LayerState(NamedTuple):
@@ -23,9 +32,28 @@ class LayerState(NamedTuple):
 
 
 class MemoryState(NamedTuple):
-    """The state of every layer, the one next to the input first."""
+    """The state of every layer, the one next to the input first.
+
+    A pytree, as every named tuple is. ``==`` compares all numbers.
+    """
 
     layers: tuple[LayerState, ...]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MemoryState) and self.layers == other.layers
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        raise TypeError("a MemoryState can not be hashed: it is compared by its numbers")
+
+    def __repr__(self) -> str:
+        kind = self.layers[0].c.grids[0].dtype
+        return (
+            f"MemoryState({len(self.layers)} layers, {self.cells:,} cells, "
+            f"batch {self.batch}, {kind})"
+        )
 
     @property
     def batch(self) -> int:
@@ -51,6 +79,14 @@ class MemoryState(NamedTuple):
     def detach(self) -> MemoryState:
         """The same values, cut from the graph: where truncated back-propagation stops."""
         return self.map(Tensor.detach)
+
+    def clone(self) -> MemoryState:
+        """A copy."""
+        return self.map(Tensor.clone)
+
+    def cpu(self) -> MemoryState:
+        """The same values in the CPU's memory."""
+        return self.map(Tensor.cpu)
 
     def to(self, *args: Any, **kwargs: Any) -> MemoryState:
         """Move or cast every tensor, as ``Tensor.to``."""
@@ -92,41 +128,53 @@ class MemoryState(NamedTuple):
         """The inverse of ``tensors()``."""
         grids: dict[int, dict[str, dict[int, Tensor]]] = {}
         for key, tensor in tensors.items():
-            try:
-                layer, level, name = key.split(".")
-                slot = grids.setdefault(int(layer.removeprefix("layer")), {"h": {}, "c": {}})
-                slot[name][int(level.removeprefix("level"))] = tensor
-            except (ValueError, KeyError):
+            match = _NAME.fullmatch(key)
+            if match is None:
                 raise UsageError(
                     f"not a memory state: tensor {key!r}; names look like layer1.level0.h"
-                ) from None
+                )
+            slot = grids.setdefault(int(match["layer"]), {"h": {}, "c": {}})
+            slot[match["name"]][int(match["level"])] = tensor
         if not grids or any(s["h"].keys() != s["c"].keys() for s in grids.values()):
             raise UsageError("not a memory state: h and c tensors do not come in pairs")
-        for number in range(1, max(grids) + 1):
-            levels = sorted(grids.get(number, {"c": {}})["c"])
-            if not levels or levels != list(range(levels[0], levels[-1] + 1)):
+        for number, found in enumerate(sorted(grids), 1):
+            levels = sorted(grids[found]["c"])
+            if found != number or levels[-1] - levels[0] >= len(levels):
                 raise UsageError(
-                    f"not a memory state: layer{number} of {max(grids)} has levels {levels}; "
-                    "every layer needs levels without a gap"
+                    f"not a memory state: layer{number} of {max(grids)} has levels "
+                    f"{levels if found == number else []}; every layer needs levels without a gap"
                 )
         return MemoryState(
             tuple(LayerState(*(_pyramid(grids[n][name]) for name in "hc")) for n in sorted(grids))
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state as safetensors."""
-        tensors = {name: tensor.detach().contiguous() for name, tensor in self.tensors().items()}
-        save_file(tensors, os.fspath(path), metadata={"format": "mgmem-state"})
+        """Write the state as safetensors with a checksum: whole, or not at all."""
+        tensors = {n: tensor.detach().cpu().contiguous() for n, tensor in self.tensors().items()}
+        metadata = {"format": _FORMAT, "sha256": tensors_digest(tensors, _FORMAT)}
+        write_atomically(Path(path), serialize(tensors, metadata))
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> MemoryState:
         """Read a state written by ``save``; a damaged or foreign file is a clear error."""
         try:
-            with safe_open(os.fspath(path), framework="pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise UsageError(f"{os.fspath(path)} is not a readable memory state: {error}") from None
-        return MemoryState.from_tensors(tensors)
+            metadata, tensors = read_tensors(Path(path))
+            if metadata.get("format") != _FORMAT:
+                raise UsageError(f"{path}: not a state saved by this version of mgmem")
+            if metadata.get("sha256") != tensors_digest(tensors, _FORMAT):
+                raise UsageError(f"{path}: damaged (its checksum does not match its content)")
+            for name, tensor in tensors.items():
+                if not tensor.is_floating_point() or tensor.dim() < 3:
+                    kind = f"{tensor.dtype} {tuple(tensor.shape)}"
+                    raise UsageError(f"{path}: {name} is {kind}, not (batch, channels, *space)")
+            return MemoryState.from_tensors(tensors)
+        except UsageError as error:
+            raise UsageError(f"not a readable memory state: {error}") from None
+
+
+add_safe_globals([LayerState, MemoryState])  # for torch.load, which runs no code
+for _kind in (LayerState, MemoryState):
+    register_namedtuple(_kind, serialized_type_name=f"mgmem.{_kind.__name__}")
 
 
 def _pyramid(grids: Mapping[int, Tensor]) -> Pyramid:
