@@ -9,7 +9,8 @@ from mgmem.tasks import Batch, Mapping, SeedStream, Task, make_mazes
 from mgmem.tasks import mapping as mapping_module
 from mgmem.tasks.motion import MOTIONS
 from mgmem.tasks.seeds import draw
-from mgmem.tasks.windows import Windows, first_observed, pad_with_walls
+from mgmem.tasks.windows import Windows, first_observed
+from mgmem.tasks.world import pad_with_walls
 
 STREAM = SeedStream(11, "train")
 

@@ -79,7 +79,7 @@ def test_sequences_draw_from_their_own_split_only(mnist_folder, task):
 @pytest.mark.parametrize("questions", [1, 9])
 def test_recall_wants_the_class_of_the_successor(mnist_folder, questions):
     classes = dict(raw_images(mnist_folder, "train"))
-    task = MnistRecall(10).exercise(10, questions)
+    task = MnistRecall(10).practice(10, questions)
     batch = task.episodes(SeedStream(1, "train"), 0, 50).batch(0, 10)
     for sequence in range(50):
         images = image_bytes(batch.inputs[:, sequence])
@@ -145,7 +145,7 @@ def test_without_network_the_message_says_what_to_do(empty_cache, monkeypatch):
 def test_a_wrong_download_is_not_kept(empty_cache, monkeypatch, tmp_path):
     (tmp_path / "t10k-images-idx3-ubyte.gz").write_bytes(b"<html>sign in first</html>")
     monkeypatch.setattr(mnist_data, "MIRROR", tmp_path.as_uri())
-    with pytest.raises(UsageError, match="instead of 9fb629c4189551a2d022fa330f9573f3"):
+    with pytest.raises(UsageError, match="should be 9fb629c4189551a2d022fa330f9573f3"):
         load_digits("test")
     assert not empty_cache.exists()
 

@@ -13,6 +13,7 @@ from mgmem.tasks import (
     BitErrorScore,
     ClassErrorScore,
     Mapping,
+    Metric,
     MnistSort,
     PixelScore,
     PrioritySort,
@@ -80,7 +81,7 @@ def test_one_reader_needs_no_names():
     score = Mapping(9).new_score()
     score.add((random_logits(2, 2, 1, 4, 4),), batch_of(random_bits(2, 2, 1, 4, 4)))
     assert set(score.result()) == {"precision", "recall", "f"}
-    assert (score.key, score.higher_is_better) == ("f", True)
+    assert Mapping(9).metric == Metric("f", higher_is_better=True)
 
 
 def test_bit_errors_per_element_and_per_item():
@@ -95,7 +96,7 @@ def test_bit_errors_per_element_and_per_item():
     result = score.result()
     assert result["error"].value == 3 / (24 * 9)
     assert result["item_error"].value == 2 / 24
-    assert (score.key, score.higher_is_better) == ("error", False)
+    assert PrioritySort(6).metric == Metric("error", higher_is_better=False)
 
 
 def test_class_errors():

@@ -55,8 +55,8 @@ def test_recall_wants_the_successor_of_the_named_item():
     assert batch.times.tolist() == [9]
 
 
-def test_recall_can_be_exercised_on_every_question_about_a_shorter_list():
-    task = AssociativeRecall(10).exercise(length=6, questions=99)
+def test_recall_can_be_practised_on_every_question_about_a_shorter_list():
+    task = AssociativeRecall(10).practice(length=6, questions=99)
     batch = task.episodes(STREAM, 0, 40).batch(0, 6)
     for sequence in range(40):
         items = [tuple(item.flatten().tolist()) for item in batch.inputs[:, sequence]]
@@ -67,8 +67,8 @@ def test_recall_can_be_exercised_on_every_question_about_a_shorter_list():
     assert batch.times.tolist() == [5] * 5
 
 
-def test_sort_is_exercised_on_shorter_lists_and_asks_for_all_of_them():
-    task = PrioritySort(20).exercise(length=4, questions=1)
+def test_sort_is_practised_on_shorter_lists_and_asks_for_all_of_them():
+    task = PrioritySort(20).practice(length=4, questions=1)
     assert len(task.episodes(STREAM, 0, 2).batch(0, 4).queries[0]) == 4
 
 

@@ -1,6 +1,7 @@
 """What is learned: tasks that make batches and judge answers, and never see a model."""
 
-from mgmem.tasks.base import Batch, Episodes, Estimate, Reads, Score, Shapes, Task
+from mgmem.tasks.babi import Babi
+from mgmem.tasks.base import Batch, Episodes, Estimate, Metric, Reads, Score, Shapes, Task
 from mgmem.tasks.mapping import Mapping, MappingEpisodes
 from mgmem.tasks.maze import make_mazes
 from mgmem.tasks.mnist import MnistRecall, MnistSort
@@ -12,6 +13,7 @@ from mgmem.tasks.sort import PrioritySort
 
 __all__ = [
     "AssociativeRecall",
+    "Babi",
     "Batch",
     "BitErrorScore",
     "ClassErrorScore",
@@ -19,6 +21,7 @@ __all__ = [
     "Estimate",
     "Mapping",
     "MappingEpisodes",
+    "Metric",
     "MnistRecall",
     "MnistSort",
     "PixelScore",

@@ -5,16 +5,18 @@ A task makes batches and scores answers; it never sees a model. Tensors are time
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, fields
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from mgmem.errors import UsageError
-from mgmem.tasks.seeds import SeedStream
+from mgmem.tasks.seeds import SeedStream, Split
 
-Reads = Literal["during", "after"]
+Reads = Literal["during", "after", "within"]
+"""When memory is queried: at any steps, after the episode, at places of the episode's own."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,13 @@ class Batch:
     inputs: (T, B, C, H, W) float32.
     reset: (T, B) bool, True where a sequence starts afresh; None: nowhere, these are steps of
         one episode each, and whoever starts an episode starts from a fresh state.
-    times: (Q,) int64, non-decreasing; query q is asked once step times[q] has been written.
+    times: (Q,) int64, non-decreasing; query q is asked once step times[q] has been written. Or
+        (Q, B), where every sequence is asked at steps of its own.
     queries: one (Q, B, Cq, h, w) float32 per reader.
     targets: one per reader; (Q, B, *answer) float32 for bits, (Q, B) int64 for classes.
     weight: (R, Q, B) float32 for R readers, 0 where a query does not count; None: all count.
     episode: (B,) int64, the number of each episode in its stream; None: not known.
+    lengths: (B,) int64, the steps of each sequence, after which it is padded; None: all T.
     """
 
     inputs: Tensor
@@ -47,6 +51,7 @@ class Batch:
     targets: tuple[Tensor, ...]
     weight: Tensor | None = None
     episode: Tensor | None = None
+    lengths: Tensor | None = None
 
     def counted(self) -> Tensor:
         """How many (reader, query, sequence) triples count: a scalar tensor."""
@@ -57,19 +62,8 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-
-        def moved(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor.to(device)
-
-        return Batch(
-            inputs=self.inputs.to(device),
-            reset=moved(self.reset),
-            times=self.times.to(device),
-            queries=tuple(query.to(device) for query in self.queries),
-            targets=tuple(target.to(device) for target in self.targets),
-            weight=moved(self.weight),
-            episode=moved(self.episode),
-        )
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Batch(**tree_map_only(Tensor, lambda tensor: tensor.to(device), parts))
 
 
 @dataclass(frozen=True)
@@ -84,16 +78,30 @@ class Estimate:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
 
+@dataclass(frozen=True)
+class Metric:
+    """The metric that decides: its name among a score's results, and which way it should go."""
+
+    name: str
+    higher_is_better: bool
+
+    def better(self, value: float, than: float | None) -> bool:
+        """Whether ``value`` beats the best so far; anything beats nothing."""
+        if than is None:
+            return True
+        return value > than if self.higher_is_better else value < than
+
+    def meets(self, value: float, goal: float) -> bool:
+        """Whether ``value`` is at least as good as ``goal``."""
+        return value >= goal if self.higher_is_better else value <= goal
+
+
+F = Metric("f", higher_is_better=True)
+ERROR = Metric("error", higher_is_better=False)
+
+
 class Score(Protocol):
-    """Adds up answers over many batches. `key` names the metric that decides."""
-
-    @property
-    def key(self) -> str:
-        """Name of the deciding metric in `result`."""
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Which way the deciding metric should go."""
+    """Adds up answers over many batches."""
 
     def add(self, answers: tuple[Tensor, ...], batch: Batch) -> None:
         """Take in the raw answers (logits) to a batch."""
@@ -128,7 +136,7 @@ class Task(Protocol):
 
     @property
     def reads(self) -> Reads:
-        """Whether memory is queried during the episode or after it."""
+        """Whether memory is queried during the episode, after it, or at places of its own."""
 
     @property
     def shapes(self) -> Shapes:
@@ -141,6 +149,10 @@ class Task(Protocol):
     def episodes(self, stream: SeedStream, first: int, count: int) -> Episodes:
         """Episodes first, ..., first + count - 1 of a stream."""
 
+    @property
+    def metric(self) -> Metric:
+        """The metric that decides."""
+
     def loss(self, answers: tuple[Tensor, ...], batch: Batch) -> Tensor:
         """Mean loss per counted query: a scalar; 0 when none counts."""
 
@@ -148,20 +160,30 @@ class Task(Protocol):
         """An empty score."""
 
 
+@runtime_checkable
+class FiniteTask(Task, Protocol):
+    """A task whose episodes are given, not made: there are only so many."""
+
+    def size(self, split: Split) -> int:
+        """Episodes of a split."""
+
+
+@runtime_checkable
 class SequenceTask(Task, Protocol):
     """A task that asks after its sequence, and can be practised on easier ones."""
 
-    def exercise(self, length: int, questions: int) -> SequenceTask:
+    def practice(self, length: int, questions: int) -> SequenceTask:
         """For training: sequences of ``length`` items, at most ``questions`` about each.
 
         Tasks whose answer is a whole sequence always ask for all of it.
         """
 
 
+@runtime_checkable
 class WalkTask(Task, Protocol):
     """A task that asks during long episodes, and can be practised on parts of them."""
 
-    def exercise(self, stretch: int | None, rare: float) -> WalkTask:
+    def stretches(self, stretch: int | None, rare: float) -> WalkTask:
         """For training: ``stretch`` steps from anywhere (None: the whole), rarer queries.
 
         rare: share of the queries that do not follow what is common in the episode.

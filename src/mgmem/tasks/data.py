@@ -25,6 +25,11 @@ class DataFile:
     md5: str
     url: str
 
+    def fault(self, content: bytes) -> str | None:
+        """What is wrong with what was found, or None."""
+        found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        return None if found == self.md5 else f"its md5 is {found}, it should be {self.md5}"
+
 
 def read_data_file(file: DataFile) -> bytes:
     """The checked content of a data file, downloaded to the cache at first use."""
@@ -32,12 +37,10 @@ def read_data_file(file: DataFile) -> bytes:
     path = (Path(given) if given else cache_folder()) / file.folder / file.name
     if path.is_file():
         content = path.read_bytes()
-        found = _md5(content)
-        if found != file.md5:
+        fault = file.fault(content)
+        if fault is not None:
             remedy = "replace it" if given else "delete it to have it downloaded again"
-            raise UsageError(
-                f"{path} is damaged: its md5 is {found}, it should be {file.md5}; {remedy}"
-            )
+            raise UsageError(f"{path} is damaged: {fault}; {remedy}")
         return content
     if given:
         raise UsageError(
@@ -70,10 +73,9 @@ def _download(file: DataFile, path: Path) -> bytes:
             content: bytes = response.read()
     except (OSError, http.client.HTTPException) as error:
         raise UsageError(f"could not download {file.url} ({error}): {by_hand}") from error
-    if _md5(content) != file.md5:
-        raise UsageError(
-            f"{file.url} gave a file with md5 {_md5(content)} instead of {file.md5}: {by_hand}"
-        )
+    fault = file.fault(content)
+    if fault is not None:
+        raise UsageError(f"{file.url} gave a damaged file, {fault}: {by_hand}")
     return content
 
 
@@ -94,7 +96,3 @@ def _write_atomically(path: Path, content: bytes) -> None:
             f"could not write {path} ({error}): make room or set XDG_CACHE_HOME to a folder "
             "that can be written"
         ) from error
-
-
-def _md5(content: bytes) -> str:
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()

@@ -8,7 +8,7 @@ start, every position whose whole k x k window has been seen by then and looks t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from mgmem.errors import UsageError
-from mgmem.tasks.base import Batch, Reads, Shapes, check_piece, check_times
+from mgmem.tasks.base import Batch, F, Metric, Reads, Shapes, check_piece, check_times
 from mgmem.tasks.losses import bits_loss
 from mgmem.tasks.maze import Walls, make_mazes
 from mgmem.tasks.motion import MOTIONS, Motion
 from mgmem.tasks.scores import PixelScore
 from mgmem.tasks.seeds import Ints, Keys, SeedStream, below, draw
-from mgmem.tasks.windows import Windows, first_observed, pad_with_walls
+from mgmem.tasks.windows import Windows, first_observed
+from mgmem.tasks.world import World, as_channels
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,11 @@ class Mapping:
         """Row, and column, of the agent's first cell."""
         return self._motion.start(self.world)
 
+    @property
+    def metric(self) -> Metric:
+        """F over pixels."""
+        return F
+
     def episodes(self, stream: SeedStream, first: int, count: int) -> MappingEpisodes:
         """Fresh mazes and the agent's paths through them."""
         keys = stream.keys(first, count)
@@ -102,7 +108,7 @@ class Mapping:
         steps = starts + np.arange(self.stretch)[:, None]
         return MappingEpisodes(self, keys, walls, path[steps, np.arange(count)], first)
 
-    def exercise(self, stretch: int | None, rare: float) -> Mapping:
+    def stretches(self, stretch: int | None, rare: float) -> Mapping:
         """For training: stretches of the path, and a share of queries for rare patches."""
         return replace(self, stretch=stretch, rare=rare)
 
@@ -117,6 +123,17 @@ class Mapping:
                 f"give mazes of side {self.world} and paths from ({self.start}, {self.start})"
             )
         return MappingEpisodes(self, keys, walls, path, first)
+
+    def observation(self, seen: Walls, relative: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """What a memory is told: walls seen (..., m, m) and the place (..., 2): (..., 4, m, m)."""
+        inputs = as_channels(seen)
+        place = relative.astype(np.int32)[..., None, None]
+        if self.location == "raw":
+            inputs[..., 2:, :, :] = place + self.world
+        else:
+            scale = 2 / self.grid if self.location_scale is None else self.location_scale
+            inputs[..., 2:, :, :] = place * np.float32(scale)
+        return inputs
 
     def loss(self, answers: tuple[Tensor, ...], batch: Batch) -> Tensor:
         """Sigmoid cross-entropy summed over the grid, mean over counted queries."""
@@ -140,14 +157,11 @@ class MappingEpisodes:
         self._first = first
         self._relative = (path - task.start).astype(np.int32)
         pad = max(task.fov, *task.queries) // 2
-        padded = pad_with_walls(walls, pad)
-        self._side = padded.shape[1]
-        self._pad = pad
-        self._walls = padded.reshape(-1)
-        self._world_starts = np.arange(len(keys)) * self._side**2
-        self._cells = self._cell_numbers(path[..., 0], path[..., 1])
-        observed = first_observed(self._cells, self._side, task.fov)
-        self._windows = [Windows(padded, observed, size, pad) for size in task.queries]
+        self._world = World(walls, pad)
+        self._cells = self._world.cells(path[..., 0], path[..., 1])
+        inner = self._cells - self._world.first_cells
+        observed = first_observed(inner, self._world.side, task.fov)
+        self._windows = [Windows(self._world.walls, observed, k, pad) for k in task.queries]
 
     @property
     def length(self) -> int:
@@ -176,16 +190,8 @@ class MappingEpisodes:
 
     def _inputs(self, start: int, stop: int) -> npt.NDArray[np.float32]:
         """What the agents see and where they are: (T, B, 4, m, m)."""
-        inputs = self._patches(self._cells[start:stop], self._task.fov)
-        relative = self._relative[start:stop, :, :, None, None]
-        if self._task.location == "raw":
-            inputs[:, :, 2:] = relative + self._task.world
-        else:
-            scale = self._task.location_scale
-            inputs[:, :, 2:] = relative * np.float32(
-                2 / self._task.grid if scale is None else scale
-            )
-        return inputs
+        seen = self._world.view(self._cells[start:stop], self._task.fov)
+        return self._task.observation(seen, self._relative[start:stop])
 
     def _ask(
         self, reader: int, moments: Ints
@@ -202,7 +208,7 @@ class MappingEpisodes:
             chosen = np.where(by_look, windows.draw_looks(bits, moments), chosen)
         inner = self._task.world - 2
         row, column = np.divmod(chosen, inner)
-        queries = self._patches(self._cell_numbers(row + 1, column + 1), size)
+        queries = as_channels(self._world.view(self._world.cells(row + 1, column + 1), size))
         queries *= known[:, :, None, None, None]
 
         grid = self._task.grid
@@ -211,20 +217,6 @@ class MappingEpisodes:
         maps = targets[:, :, 0, corner : corner + inner, corner : corner + inner]
         maps[:] = windows.matches(chosen, moments).reshape(maps.shape)
         return queries, targets, known
-
-    def _patches(self, cells: Ints, size: int) -> npt.NDArray[np.float32]:
-        """Free, wall and two empty channels around padded cells (N, B): (N, B, 4, size, size)."""
-        reach = np.arange(size) - size // 2
-        around = reach[:, None] * self._side + reach
-        centres = (cells + self._world_starts)[:, :, None, None]
-        wall = self._walls[centres + around]
-        patches = np.zeros((*cells.shape, 4, size, size), np.float32)
-        patches[:, :, 0] = ~wall
-        patches[:, :, 1] = wall
-        return patches
-
-    def _cell_numbers(self, row: Ints, column: Ints) -> Ints:
-        return (row + self._pad) * self._side + column + self._pad
 
 
 def _check_sizes(task: Mapping) -> None:

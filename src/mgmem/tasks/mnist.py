@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mgmem.errors import UsageError
-from mgmem.tasks.base import Batch, Reads, Shapes, check_questions
+from mgmem.tasks.base import ERROR, Batch, Metric, Reads, Shapes, check_questions
 from mgmem.tasks.losses import class_loss
 from mgmem.tasks.mnist_data import VALID_IMAGES, load_digits
 from mgmem.tasks.scores import ClassErrorScore
@@ -49,6 +49,11 @@ class _DigitTask:
         """Number of images."""
         return self.length
 
+    @property
+    def metric(self) -> Metric:
+        """Rate of wrong classes."""
+        return ERROR
+
     def loss(self, answers: tuple[Tensor, ...], batch: Batch) -> Tensor:
         """Softmax cross-entropy, mean over answers."""
         return class_loss(answers, batch)
@@ -75,7 +80,7 @@ class MnistRecall(_DigitTask):
         """mnist-recall."""
         return "mnist-recall"
 
-    def exercise(self, length: int, questions: int) -> MnistRecall:
+    def practice(self, length: int, questions: int) -> MnistRecall:
         """The same task with another number of images, and of questions about each sequence."""
         return replace(self, length=length, questions=min(questions, length - 1))
 
@@ -106,7 +111,7 @@ class MnistSort(_DigitTask):
         """mnist-sort."""
         return "mnist-sort"
 
-    def exercise(self, length: int, questions: int) -> MnistSort:
+    def practice(self, length: int, questions: int) -> MnistSort:
         """The same task with another number of images."""
         return replace(self, length=length)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from mgmem.tasks.maze import Walls
 from mgmem.tasks.seeds import Ints, Keys, below, draw
+from mgmem.tasks.world import World, free_start
 
 
 class Motion(Protocol):
@@ -58,7 +59,7 @@ class RandomWalk:
 
     def start(self, size: int) -> int:
         """The centre, or the next cell down the diagonal, which is free in every maze."""
-        return (size // 2) | 1
+        return free_start(size)
 
     def default_length(self, size: int) -> int:
         """As the shorter of the paper's random walks."""
@@ -70,18 +71,13 @@ class RandomWalk:
 
     def path(self, keys: Keys, walls: Walls, steps: int) -> Ints:
         """(steps, B, 2)."""
-        count, size, _ = walls.shape
+        world, start = World(walls), self.start(walls.shape[1])
         moves = below(draw(keys, "random walk", np.arange(steps - 1)[:, None]), 4)
-        offsets = np.array([-size, size, -1, 1])[moves]
-        flat = walls.reshape(-1)
-        maze = np.arange(count) * size**2
-        # Cells are numbered through all mazes: one index, and one lookup, per move.
-        cells = np.empty((steps, count), np.int64)
-        cells[0] = maze + self.start(size) * (size + 1)
-        for step, offset in enumerate(offsets):
-            target = cells[step] + offset
-            cells[step + 1] = np.where(flat[target], cells[step], target)
-        return np.stack(np.divmod(cells - maze, size), axis=2)
+        cells = np.empty((steps, len(walls)), np.int64)
+        cells[0] = world.cells(start, start)
+        for step, actions in enumerate(moves):
+            cells[step + 1], _ = world.move(cells[step], actions)
+        return world.places(cells)
 
 
 MOTIONS: dict[str, Motion] = {"spiral": Spiral(), "random": RandomWalk()}

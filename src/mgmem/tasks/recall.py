@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mgmem.errors import UsageError
-from mgmem.tasks.base import Batch, Reads, Shapes, check_questions
+from mgmem.tasks.base import ERROR, Batch, Metric, Reads, Shapes, check_questions
 from mgmem.tasks.losses import bits_loss
 from mgmem.tasks.scores import BitErrorScore
 from mgmem.tasks.seeds import SeedStream, distinct
@@ -54,7 +54,12 @@ class AssociativeRecall:
         """Number of items."""
         return self.length
 
-    def exercise(self, length: int, questions: int) -> AssociativeRecall:
+    @property
+    def metric(self) -> Metric:
+        """Rate of wrong bits."""
+        return ERROR
+
+    def practice(self, length: int, questions: int) -> AssociativeRecall:
         """The same task with another number of items, and of questions about each sequence."""
         return replace(self, length=length, questions=min(questions, length - 1))
 

@@ -72,9 +72,6 @@ class PixelScore:
     called "9x9".
     """
 
-    key = "f"
-    higher_is_better = True
-
     def __init__(self, readers: tuple[str, ...]) -> None:
         self._readers = readers
         self._tally = _Tally()
@@ -105,9 +102,6 @@ class PixelScore:
 class BitErrorScore:
     """Rate of wrong bits (error) and of answers with any wrong bit (item_error)."""
 
-    key = "error"
-    higher_is_better = False
-
     def __init__(self) -> None:
         self._tally = _Tally()
 
@@ -124,9 +118,6 @@ class BitErrorScore:
 
 class ClassErrorScore:
     """Rate of wrong classes. An item has one class, so error and item_error are the same."""
-
-    key = "error"
-    higher_is_better = False
 
     def __init__(self) -> None:
         self._tally = _Tally()

@@ -43,12 +43,19 @@ class SeedStream:
 
     root: int
     split: Split
+    stage: int = 0
+    """Part of training: each has a stream of its own."""
 
     def __post_init__(self) -> None:
         if self.split not in SPLITS:
             raise UsageError(f"unknown split {self.split!r}: choose one of {', '.join(SPLITS)}")
         if self.root < 0:
             raise UsageError(f"the seed is {self.root}: give an integer of at least 0")
+
+    def seeds(self, *purpose: int) -> np.random.SeedSequence:
+        """Seeds that belong to this stream; another lot for every purpose."""
+        stage = (self.stage,) if self.stage else ()
+        return np.random.SeedSequence(self.root, spawn_key=(*purpose, *stage))
 
     def keys(self, first: int, count: int) -> Keys:
         """Keys of episodes first, ..., first + count - 1: (count,) uint64, all different."""
@@ -58,7 +65,7 @@ class SeedStream:
                 "give a first number of at least 0 and a count of at least 1"
             )
         numbers = np.arange(first, first + count, dtype=np.uint64)
-        start = np.random.SeedSequence(self.root).generate_state(1, np.uint64)
+        start = self.seeds().generate_state(1, np.uint64)
         mixed = _mix(start + _STEP * numbers, _KEY_MASK)
         return mixed | np.uint64(SPLITS.index(self.split) << _KEY_BITS)
 

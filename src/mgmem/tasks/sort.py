@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mgmem.errors import UsageError
-from mgmem.tasks.base import Batch, Reads, Shapes
+from mgmem.tasks.base import ERROR, Batch, Metric, Reads, Shapes
 from mgmem.tasks.losses import bits_loss
 from mgmem.tasks.scores import BitErrorScore
 from mgmem.tasks.seeds import SeedStream, below, distinct, draw
@@ -59,7 +59,12 @@ class PrioritySort:
         """Number of items."""
         return self.length
 
-    def exercise(self, length: int, questions: int) -> PrioritySort:
+    @property
+    def metric(self) -> Metric:
+        """Rate of wrong bits."""
+        return ERROR
+
+    def practice(self, length: int, questions: int) -> PrioritySort:
         """The same task with another number of items."""
         return replace(self, length=length)
 

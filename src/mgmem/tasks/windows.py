@@ -21,11 +21,6 @@ _WORD_BITS = 62
 _FINE = 2**32
 
 
-def pad_with_walls(walls: Walls, pad: int) -> Walls:
-    """(B, n, n) -> (B, n + 2 pad, n + 2 pad): what lies outside the world is wall."""
-    return np.pad(walls, ((0, 0), (pad, pad), (pad, pad)), constant_values=True)
-
-
 def first_observed(cells: Ints, side: int, view: int) -> Times:
     """When each cell of a world first came into view, NEVER if it did not: (B, side, side).
 
