@@ -6,16 +6,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgmem.errors import UsageError
-from mgmem.tasks import AssociativeRecall, Mapping
-from mgmem.training.feed import ChunkFeed, Share, WholeFeed, even_chunk, make_feed
-from mgmem.training.recipe import Recipe
+from mgmem.tasks import AssociativeRecall, Mapping, SeedStream
+from mgmem.training.feed import Growth, Share
+from mgmem.training.sequences import Sequences
+from mgmem.training.walks import Queries, Walks, even_chunk
 
 TASK = Mapping(world=9, grid=12)
-RECIPE = Recipe(batch=8, groups=4, chunk=10, query_share=0.3)
-ANYWHERE = Recipe(
-    batch=8, groups=2, chunk=49, horizon=7, horizon_goal=0.5, anywhere=True, rare_queries=0.5,
-    query_share=0.5, query_from=0.5, query_limit=9,
-)  # fmt: skip
+WALKS = Walks(groups=4, chunk=10, queries=Queries(share=0.3))
+ANYWHERE = Walks(
+    groups=2,
+    chunk=49,
+    anywhere=True,
+    growth=Growth(7, goal=0.5),
+    queries=Queries(share=0.5, limit=9, since=0.5, rare=0.5),
+)
+RECALL, SEQUENCES = AssociativeRecall(5), Sequences()
+
+
+def make(task, lesson, seed=0, batch=8, share=None):
+    return lesson.feed(task, SeedStream(seed, "train"), batch, share or Share())
 
 
 def same(one, other):
@@ -28,25 +37,23 @@ def same(one, other):
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize(
-    ("task", "recipe"), [(TASK, RECIPE), (TASK, ANYWHERE), (AssociativeRecall(5), RECIPE)]
-)
-def test_a_feed_goes_on_from_a_saved_position_with_the_same_batches(task, recipe):
-    feed = make_feed(task, 3, recipe)
+@pytest.mark.parametrize(("task", "lesson"), [(TASK, WALKS), (TASK, ANYWHERE), (RECALL, SEQUENCES)])
+def test_a_feed_goes_on_from_a_saved_position_with_the_same_batches(task, lesson):
+    feed = make(task, lesson, 3)
     for _ in range(7):
         feed.next()
         feed.score(0.9)
     saved = feed.state_dict()
     expected = [feed.next() for _ in range(6)]
-    other = make_feed(task, 3, recipe)
+    other = make(task, lesson, 3)
     other.load_state_dict(saved)
     for batch in expected:
         same(batch, other.next())
 
 
 def test_tasks_that_read_after_get_whole_fresh_episodes():
-    feed = make_feed(AssociativeRecall(5), 0, RECIPE)
-    assert isinstance(feed, WholeFeed)
+    feed = make(RECALL, SEQUENCES)
+    assert not feed.carries_state
     first, second = feed.next(), feed.next()
     assert first.inputs.shape[:2] == (5, 8)
     assert not torch.equal(first.inputs, second.inputs)
@@ -54,7 +61,7 @@ def test_tasks_that_read_after_get_whole_fresh_episodes():
 
 
 def test_groups_are_at_different_places_of_their_episodes():
-    feed = make_feed(TASK, 0, RECIPE)
+    feed = make(TASK, WALKS)
     for _ in range(20):
         feed.next()
     positions = {position for _, _, position in feed.state_dict()["groups"]}
@@ -62,7 +69,7 @@ def test_groups_are_at_different_places_of_their_episodes():
 
 
 def test_memory_is_reset_exactly_where_an_episode_begins():
-    feed = make_feed(TASK, 0, RECIPE)
+    feed = make(TASK, WALKS)
     episodes = None
     for _ in range(15):
         batch = feed.next()
@@ -75,7 +82,7 @@ def test_memory_is_reset_exactly_where_an_episode_begins():
 
 
 def test_a_chunk_that_passes_the_end_counts_only_queries_before_it():
-    feed = make_feed(TASK, 0, Recipe(batch=2, groups=1, chunk=20, query_share=1.0))
+    feed = make(TASK, Walks(chunk=20, queries=Queries(share=1.0)), batch=2)
     counted = [float(feed.next().counted()) for _ in range(3)]
     # 49 steps in three chunks of 17, 17 and 15, for two sequences.
     assert counted == [34.0, 34.0, 30.0]
@@ -93,18 +100,18 @@ def test_chunks_are_as_few_as_possible_and_even(horizon, longest):
 
 
 def test_the_horizon_grows_only_once_the_score_meets_the_goal():
-    recipe = Recipe(batch=4, groups=2, chunk=8, horizon=8, horizon_goal=0.8)
-    feed = ChunkFeed(TASK, make_feed(TASK, 0, recipe)._stream, recipe, Share())
+    feed = make(TASK, Walks(groups=2, chunk=8, growth=Growth(8, goal=0.8)), batch=4)
     for _ in range(200):
         feed.score(0.7)
-    assert feed.horizon.steps == 8
+    assert feed.horizon == 8
     for _ in range(200):
         feed.score(0.95)
-    assert feed.horizon.steps == TASK.episode_length
+    assert feed.horizon is None
+    assert len(feed.next().inputs) == 7  # 49 steps in seven chunks
 
 
 def test_stretches_begin_anywhere_and_lengthen():
-    feed = make_feed(TASK, 0, ANYWHERE)
+    feed = make(TASK, ANYWHERE)
     lengths, places = [], set()
     for _ in range(120):
         batch = feed.next()
@@ -117,7 +124,7 @@ def test_stretches_begin_anywhere_and_lengthen():
 
 
 def test_queries_are_late_and_limited_where_the_recipe_says_so():
-    feed = make_feed(TASK, 0, ANYWHERE)
+    feed = make(TASK, ANYWHERE)
     assert all(feed.next().times.tolist() == [3, 4, 5, 6] for _ in range(3))
     for _ in range(100):
         feed.score(1.0)
@@ -127,22 +134,22 @@ def test_queries_are_late_and_limited_where_the_recipe_says_so():
 
 
 def test_sequences_are_short_until_the_score_meets_the_goal():
-    feed = make_feed(AssociativeRecall(5), 0, Recipe(batch=4, horizon=2, horizon_goal=0.9))
+    feed = make(RECALL, Sequences(growth=Growth(2, goal=0.9)))
     lengths = []
     for _ in range(300):
         lengths.append(len(feed.next().inputs))
         feed.score(1.0)
     assert sorted(set(lengths)) == [2, 3, 4, 5]
     assert lengths == sorted(lengths)
-    again = make_feed(AssociativeRecall(5), 0, Recipe(batch=4, horizon=2, horizon_goal=0.9))
+    again = make(RECALL, Sequences(growth=Growth(2, goal=0.9)))
     again.load_state_dict(feed.state_dict())
     assert torch.equal(again.next().inputs, feed.next().inputs)
 
 
-@pytest.mark.parametrize("task", [TASK, AssociativeRecall(5)])
-def test_processes_together_see_the_batch_of_one(task):
-    whole = make_feed(task, 5, RECIPE)
-    parts = [make_feed(task, 5, RECIPE, Share(rank, 2)) for rank in range(2)]
+@pytest.mark.parametrize(("task", "lesson"), [(TASK, WALKS), (RECALL, SEQUENCES)])
+def test_processes_together_see_the_batch_of_one(task, lesson):
+    whole = make(task, lesson, 5)
+    parts = [make(task, lesson, 5, share=Share(rank, 2)) for rank in range(2)]
     for _ in range(6):
         expected = whole.next()
         batches = [part.next() for part in parts]
@@ -155,4 +162,28 @@ def test_processes_together_see_the_batch_of_one(task):
 
 def test_processes_that_do_not_divide_a_group_are_refused():
     with pytest.raises(UsageError, match="3 processes"):
-        make_feed(TASK, 0, RECIPE, Share(0, 3))
+        make(TASK, WALKS, share=Share(0, 3))
+
+
+def test_a_share_of_queries_is_early_all_the_same():
+    lesson = Walks(chunk=49, queries=Queries(share=0.4, since=0.5, early=0.25))
+    times = make(TASK, lesson).next().times
+    assert len(times) == len(set(times.tolist())) == 20
+    assert int((times < 24).sum()) == 5
+
+
+def test_stages_have_streams_of_their_own():
+    first, second = (SeedStream(0, "train", stage) for stage in (0, 1))
+    assert not set(first.keys(0, 1000).tolist()) & set(second.keys(0, 1000).tolist())
+    assert SeedStream(0, "train") == first
+
+
+@pytest.mark.parametrize(("task", "lesson"), [(TASK, SEQUENCES), (RECALL, WALKS)])
+def test_a_lesson_that_does_not_suit_a_task_is_refused(task, lesson):
+    with pytest.raises(UsageError, match="can not be practised"):
+        make(task, lesson)
+
+
+def test_groups_divide_the_batch():
+    with pytest.raises(UsageError, match="4 groups do not divide a batch of 10"):
+        make(TASK, WALKS, batch=10)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mgmem import MultigridMemory
-from mgmem.training.optim import Muon, build_optimizer, orthogonal
-from mgmem.training.recipe import Recipe
+from mgmem.training.optim import Muon, OrthogonalMomentum, orthogonal
 
 
 def gradients_for(params, seed):
@@ -32,8 +31,8 @@ def test_orthogonal_matrices_have_singular_values_near_one(rows, columns, seed):
 def test_four_stacked_gates_step_as_four_matrices():
     stacked = nn.Parameter(torch.zeros(4 * 6, 5, 3, 3))
     apart = [nn.Parameter(torch.zeros(6, 5, 3, 3)) for _ in range(4)]
-    one = Muon([{"params": [stacked], "matrices": 4}])
-    four = Muon([{"params": apart}])
+    one = OrthogonalMomentum([{"params": [stacked], "matrices": 4}])
+    four = OrthogonalMomentum([{"params": apart}])
     for seed in range(3):
         gradients_for([stacked], seed)
         for p, grad in zip(apart, stacked.grad.chunk(4), strict=True):
@@ -45,7 +44,7 @@ def test_four_stacked_gates_step_as_four_matrices():
 
 def test_a_memory_s_gates_are_known_to_be_four():
     memory = MultigridMemory(2, "0-1:4 0-2:4")
-    optimizer = build_optimizer(memory, Recipe(optimizer="muon"))
+    optimizer = Muon().build(memory)
     by_matrices = {group["matrices"]: group["params"] for group in optimizer.param_groups}
     assert {p.shape[0] for p in by_matrices[4]} == {16}
     assert all(p.dim() == 1 for p in by_matrices[1])
@@ -54,7 +53,7 @@ def test_a_memory_s_gates_are_known_to_be_four():
 
 def test_steps_are_of_the_size_of_adamw_s():
     weight = nn.Parameter(torch.zeros(16, 12, 3, 3))
-    optimizer = Muon([{"params": [weight]}], lr=1e-2)
+    optimizer = OrthogonalMomentum([{"params": [weight]}], lr=1e-2)
     gradients_for([weight], 0)
     optimizer.step()
     size = weight.detach().square().mean().sqrt()
@@ -65,8 +64,8 @@ def test_steps_are_of_the_size_of_adamw_s():
 def test_a_saved_optimiser_goes_on_as_if_never_stopped():
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.LSTMCell(8, 4))
     other = copy.deepcopy(model)
-    first = build_optimizer(model, Recipe(optimizer="muon"))
-    second = build_optimizer(other, Recipe(optimizer="muon"))
+    first = Muon().build(model)
+    second = Muon().build(other)
     for seed in range(2):
         gradients_for(model.parameters(), seed)
         first.step()
@@ -83,7 +82,9 @@ def test_kernels_decay_and_gates_and_biases_do_not():
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.LSTMCell(8, 4))
     start = copy.deepcopy(model)
     for network, decay in ((model, 1.0), (other := copy.deepcopy(model), 0.0)):
-        optimizer = build_optimizer(network, Recipe(optimizer="muon", lr=0.1, weight_decay=decay))
+        optimizer = Muon(weight_decay=decay).build(network)
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1
         gradients_for(network.parameters(), 0)
         optimizer.step()
     for name, decayed in model.named_parameters():
@@ -97,7 +98,7 @@ def test_gates_step_at_a_rate_of_their_own_and_biases_as_all_others():
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.LSTMCell(8, 4))
     start = copy.deepcopy(model)
     for network, rate in ((model, 3.0), (other := copy.deepcopy(model), 1.0)):
-        optimizer = build_optimizer(network, Recipe(optimizer="muon", gate_rate=rate))
+        optimizer = Muon(gate_rate=rate).build(network)
         gradients_for(network.parameters(), 0)
         optimizer.step()
     for name, before in start.named_parameters():

@@ -6,22 +6,21 @@ import signal
 import subprocess
 import time
 
-from runs import assert_identical, command, final, train
+from runs import assert_identical, command, final, train, updates
 
-KILLS = int(os.environ.get("MGMEM_TEST_KILLS", "4"))
+KILLS = int(os.environ.get("MGMEM_TEST_KILLS", "2"))
 """How often the run is killed; more with MGMEM_TEST_KILLS=20."""
 
 
 def test_a_run_killed_at_random_moments_ends_in_bit_identical_weights(tmp_path):
-    updates = str(60 + 20 * KILLS)
-    often = ("--updates", updates, "--checkpoint-seconds", "0.05")
+    often = (*updates(10 + 15 * KILLS, 5 + 5 * KILLS), "--checkpoint-seconds", "0.05")
     whole = train(tmp_path / "whole", *often)
     assert whole.returncode == 0, whole.stderr
     moments = random.Random(1)
     killed = 0
     while killed < KILLS:
         run = subprocess.Popen(command(tmp_path / "killed", *often))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         before = set((tmp_path / "killed").glob("checkpoint-*"))
         # Let it get past its start and save at least once more, then strike at any moment.
         while set((tmp_path / "killed").glob("checkpoint-*")) <= before:
@@ -38,36 +37,49 @@ def test_a_run_killed_at_random_moments_ends_in_bit_identical_weights(tmp_path):
 
 
 def test_stopping_on_sigterm_saves_and_ends_cleanly(tmp_path):
-    run = subprocess.Popen(command(tmp_path, "--updates", "100000", "--checkpoint-seconds", "0.05"))
+    run = subprocess.Popen(command(tmp_path, *updates(100_000), "--checkpoint-seconds", "0.05"))
     while not list(tmp_path.glob("checkpoint-*")):
         assert run.poll() is None
         time.sleep(0.02)
     run.terminate()
     assert run.wait(timeout=60) == 0
-    assert final(tmp_path)["progress"]["update"] > 0
+    assert final(tmp_path)["stage"]["update"] > 0
 
 
 def test_a_run_does_not_go_on_with_other_settings(tmp_path):
-    assert train(tmp_path, "--updates", "3").returncode == 0
+    short = (*updates(2), "--max-updates", "3")
+    assert train(tmp_path, *short).returncode == 0
     before = {path: path.read_bytes() for path in tmp_path.glob("*.ckpt")}
-    other = train(tmp_path, "--updates", "3", "--lr", "0.5")
+    other = train(tmp_path, *short, "--learn.rate.peak", "0.5")
     assert other.returncode == 2
-    assert "lr = " in other.stderr
+    assert "stages.1.rate.peak = 0.005, now it is 0.5" in other.stderr
     assert "Traceback" not in other.stderr
-    unused = train(tmp_path, "--updates", "3", "--no-resume")
+    unused = train(tmp_path, *short, "--no-resume")
     assert unused.returncode == 2
     assert {path: path.read_bytes() for path in tmp_path.glob("*.ckpt")} == before
 
 
 def test_a_damaged_newest_checkpoint_is_passed_over_aloud(tmp_path):
-    assert train(tmp_path, "--updates", "6", "--max-updates", "3").returncode == 0
-    assert train(tmp_path, "--updates", "6", "--max-updates", "4").returncode == 0
+    assert train(tmp_path, *updates(2), "--max-updates", "3").returncode == 0
+    assert train(tmp_path, *updates(2), "--max-updates", "4").returncode == 0
     path = tmp_path / "checkpoint-4.ckpt"
     path.write_bytes(path.read_bytes()[:-100])
-    loud = [word for word in command(tmp_path, "--updates", "6") if word != "--quiet"]
-    run = subprocess.run(loud, capture_output=True, text=True, check=False)
+    run = train(tmp_path, *updates(2), "--no-quiet")
     assert run.returncode == 0, run.stderr
     said = run.stderr.replace("\n", "")
     assert "damaged" in said
     assert "resumed" in said
     assert "at update 3" in said
+
+
+def test_a_folder_has_one_writer_and_a_killed_one_leaves_no_lock(tmp_path):
+    first = subprocess.Popen(command(tmp_path, *updates(100_000), "--checkpoint-seconds", "0.05"))
+    while not list(tmp_path.glob("checkpoint-*")):
+        assert first.poll() is None
+        time.sleep(0.02)
+    second = train(tmp_path, *updates(100_000))
+    assert second.returncode == 2
+    assert f"another training (process {first.pid})" in second.stderr
+    first.kill()
+    first.wait()
+    assert train(tmp_path, *updates(100_000), "--max-updates", "1").returncode == 0

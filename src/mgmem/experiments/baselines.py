@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch import nn
-
+from mgmem.baselines.core import SequenceCore
 from mgmem.baselines.dnc import DNC
 from mgmem.baselines.flat import FlatModel, flat_input_size
 from mgmem.baselines.lstm import PlainLSTM
 from mgmem.baselines.single_scale import single_scale
 from mgmem.baselines.transformer import CausalTransformer
 from mgmem.experiments.multigrid import Builder
+from mgmem.model import Model
 from mgmem.nn import MultigridMemory, ReadWrite
 from mgmem.spec import LayerSpec
 from mgmem.tasks.base import Task
@@ -27,7 +27,7 @@ def one_scale(spec: str, tail: str, variant: str, channels: int) -> Builder:
     finest = memory_spec[-1].highest
     tail_spec = single_scale(tail, variant, finest)
 
-    def build(task: Task) -> nn.Module:
+    def build(task: Task) -> Model:
         start = 0 if variant == "ablated" else finest
         memory = MultigridMemory(LayerSpec(start, start, channels), memory_spec)
         reader = memory.reader(tail=tail_spec)
@@ -36,14 +36,14 @@ def one_scale(spec: str, tail: str, variant: str, channels: int) -> Builder:
     return build
 
 
-def flat(core: Callable[[int, Task], nn.Module]) -> Builder:
+def flat(core: Callable[[int, Task], SequenceCore]) -> Builder:
     """A flat sequence core (made for an input size) as a model of a task."""
 
-    def build(task: Task) -> nn.Module:
+    def build(task: Task) -> Model:
         shapes = task.shapes
         size = flat_input_size(shapes.input, shapes.queries)
         return FlatModel(
-            core(size, task),  # type: ignore[arg-type]
+            core(size, task),
             input_shape=shapes.input,
             query_shapes=shapes.queries,
             answer_shapes=shapes.answers,
@@ -66,9 +66,9 @@ def plain_lstm(hidden: int, layers: int = 1) -> Builder:
 def transformer(width: int, layers: int, heads: int = 4) -> Builder:
     """A causal transformer that sees the whole episode so far."""
 
-    def core(size: int, task: Task) -> nn.Module:
+    def core(size: int, task: Task) -> SequenceCore:
         # "after" tasks go on for their queries once the inputs have ended.
-        steps = task.episode_length * (1 if task.reads == "during" else 2)
+        steps = task.episode_length * (2 if task.reads == "after" else 1)
         return CausalTransformer(size, width, layers=layers, heads=heads, max_history=steps)
 
     return flat(core)

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from mgmem.errors import UsageError
+from mgmem.model import Model
+from mgmem.nn.conv import Init, MultigridConv
 from mgmem.tasks.base import Task
 from mgmem.training.recipe import Recipe
 
@@ -36,7 +38,7 @@ class Experiment:
     title: str
     system: str
     task: Callable[[], Task]
-    model: Callable[[Task], nn.Module]
+    model: Callable[[Task], Model]
     fast: Recipe
     paper: Recipe
     row: PaperRow | None = None
@@ -48,16 +50,23 @@ class Experiment:
         return self.fast if name == "fast" else self.paper
 
     def build(
-        self, seed: int = 0, options: Mapping[str, str] | None = None
-    ) -> tuple[Task, nn.Module]:
+        self, seed: int = 0, options: Mapping[str, str] | None = None, init: Init = "he"
+    ) -> tuple[Task, Model]:
         """The task and a freshly initialised model; the same seed gives the same weights.
 
         ``options`` change fields of the task, as text: ``{"world": "13", "queries": "3,9"}``.
+        ``init``: how MG-conv layers start.
         """
         task = _changed(self.task(), options or {})
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return task, self.model(task)
+            model = self.model(task)
+            if init != "he":  # what the library starts with
+                torch.manual_seed(seed)
+                for module in model.modules():
+                    if isinstance(module, MultigridConv):
+                        module.reset_parameters(init)
+        return task, model
 
 
 def _changed(task: Task, options: Mapping[str, str]) -> Task:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from torch import nn
 
 from mgmem.errors import UsageError
+from mgmem.model import Model
 from mgmem.nn import EncoderDecoder, MultigridMemory, ReadWrite
 from mgmem.nn.fit import Fit
 from mgmem.spec import LayerSpec
@@ -19,7 +20,7 @@ LARGE_FOV9 = "0-2:4 0-2:4 0-2:8 0-2:8 0-3:16 0-3:16 0-4:16"
 DIGITS = "0-2:4 0-2:4 0-2:8 0-2:8 0-2:16"
 
 SMALL_MAP_TAIL = "0-3:16 1-3:16 1-3:16 2-3:16 2-3:16 3:1"
-SMALL_MAP48_TAIL = "0-3:16 1-4:16 1-4:16 2-4:16 2-4:16 3-4:16 3-4:16 4:1"
+SMALL_MAP25_TAIL = "0-3:16 0-3:16 0-3:16 1-3:16 1-3:16 2-3:16 2-3:16 3:1"
 LARGE_MAP_TAIL = "1-4:16 1-4:16 2-4:16 2-4:16 3-4:16 3-4:16 4:1"
 LARGE_QUERY9_TAIL = "1-4:24 1-4:24 2-4:24 2-4:24 3-4:24 3-4:24 3-4:16 4:1"
 SMALL_VECTOR_TAIL = "0-3:16 0-2:16 0-2:16 0-1:16 0-1:16 0-1:16 0:1"
@@ -28,13 +29,13 @@ SORT_TAIL = "0-2:16 0-2:16 0-1:16 0-1:16 0:1"
 DIGIT_TAIL = "0-2:16 0-2:16 0-1:16 0-1:16 0:10"
 DIGIT_SORT_TAIL = "0-2:16 0-2:16 0-2:16 0-1:16 0-1:16 0:10"
 
-Builder = Callable[[Task], nn.Module]
+Builder = Callable[[Task], Model]
 
 
 def reader_writer(spec: str, tail: str, *, input: int | str, fit: Fit = "as is") -> Builder:
     """A memory with one reader for each kind of query of the task, all with the same tail."""
 
-    def build(task: Task) -> nn.Module:
+    def build(task: Task) -> Model:
         memory = MultigridMemory(input, spec)
         expected = (memory.input.channels, *memory.base)
         if fit == "as is" and task.shapes.input != expected:
@@ -72,7 +73,7 @@ def encoder_decoder(spec: str, tail: str, input: int) -> Builder:
 def digit_reader(spec: str = DIGITS, tail: str = DIGIT_TAIL, norm: bool = True) -> Builder:
     """Images at three scales in, a class out."""
 
-    def build(task: Task) -> nn.Module:
+    def build(task: Task) -> Model:
         memory = MultigridMemory("0-2:1", spec, norm=norm)
         reader = memory.reader(tail=tail, final_relu=True, norm=norm)
         return ReadWrite(memory, [reader], [class_head()], fit="resize")

@@ -1,114 +1,135 @@
-"""The two recipes that the experiments start from: the paper's, and ours."""
+"""The recipes that the experiments start from: the paper's, and ours."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from mgmem.training.recipe import Recipe
-
-# The reference's settings, as published: RMSProp, learning rate 1e-3 falling linearly to 1e-4,
-# over the first million time steps (50,000 updates) of 8 million, a query at every step, truncation
-# after 20 steps, all sequences of a batch in lockstep.
-PAPER_MAPPING = Recipe(
-    init="reference",
-    updates=400_000,
-    batch=32,
-    chunk=20,
-    query_share=1.0,
-    groups=1,
-    optimizer="rmsprop",
-    lr=1e-3,
-    final_lr=0.1,
-    schedule="linear",
-    fall=50_000,
-    warmup=0,
-    clip=0.0,
-    evaluate_every=2_000,
-)
+from mgmem.training.feed import Growth
+from mgmem.training.optim import Muon, RMSprop
+from mgmem.training.rate import Rate
+from mgmem.training.recipe import Fresh, Recipe, Shipped, Stage, Validation
+from mgmem.training.sequences import Sequences
+from mgmem.training.walks import Queries, Walks
 
 
-def paper_sequence(length: int) -> Recipe:
+def paper_mapping(updates: int = 400_000, rate: float = 1e-3) -> Recipe:
+    """The reference's settings, as published.
+
+    RMSProp, a rate falling linearly to a tenth over the first million time steps (50,000 updates)
+    of 8 million, a query at every step, truncation after 20, all sequences in lockstep.
+    """
+    stage = Stage(
+        "train",
+        Walks(chunk=20, queries=Queries(share=1.0)),
+        RMSprop(),
+        updates=updates,
+        batch=32,
+        rate=Rate(rate, warmup=0, fall=50_000, final=0.1, shape="linear"),
+        clip=0.0,
+        validation=Validation(2_000, 128),
+    )
+    return Recipe((stage,), Fresh("reference"))
+
+
+def paper_sequence(length: int, rate: float = 1e-3) -> Recipe:
     """The paper's 2 million time steps, in whole sequences."""
-    updates = 2_000_000 // length
-    return replace(PAPER_MAPPING, updates=updates, fall=1_000_000 // length)
+    (stage,) = paper_mapping(2_000_000 // length).stages
+    falling = Rate(rate, warmup=0, fall=1_000_000 // length, final=0.1, shape="linear")
+    return Recipe((replace(stage, lesson=Sequences(), rate=falling),), Fresh("reference"))
 
 
 # Ours. Stretches of 13 steps from anywhere teach where to write; once half is found they lengthen
 # to whole episodes within some hundred updates, and what to write is learned there: late queries,
-# held against all that was seen, half of them for rare patches. Kernels between ReLUs decay, or
-# the steps of one size that Muon takes make them grow until whole layers are closed.
-FAST_MAPPING = Recipe(
-    updates=6_000,
+# held against all that was seen, half of them for rare patches. Some are early, for with late ones
+# alone what was not yet seen is marked. Kernels between ReLUs decay, or the steps of one size that
+# Muon takes make them grow until whole layers are closed.
+_LATE = Queries(share=0.45, limit=40, since=0.5, early=0.2, rare=0.5)
+_REACH = Stage(
+    "reach",
+    Walks(chunk=169, anywhere=True, growth=Growth(13, factor=1.5, goal=0.5), queries=_LATE),
+    Muon(weight_decay=1.0),
+    updates=5_000,
+    until_whole=True,
     batch=8,
-    chunk=169,
-    query_share=0.45,
-    query_limit=40,
-    query_from=0.5,
-    rare_queries=0.5,
-    groups=1,
-    optimizer="muon",
-    lr=5e-3,
-    final_lr=0.02,
-    schedule="linear",
-    hold=4_800,
-    weight_decay=1.0,
+    rate=Rate(5e-3, shape="constant"),
     average=0.995,
-    horizon=13,
-    anywhere=True,
-    horizon_growth=1.5,
-    horizon_goal=0.5,
-    evaluate_every=250,
-    evaluate_episodes=100,
+    validation=Validation(250, 100),
 )
-# In small worlds there is time for all of it: whole episodes in reach of back-propagation from the
-# start, and early queries too, without which what was not yet seen is marked (F 0.90).
-FAST_SMALL_WORLD = Recipe(
-    init="reference",
-    updates=4_000,
-    batch=16,
-    chunk=49,
-    query_share=0.2,
-    groups=4,
-    lr=5e-3,
-    final_lr=0.02,
-    average=0.999,
-    horizon=12,
-    evaluate_every=250,
+
+
+def walks(learn: int, finish: int, chunk: int = 169) -> tuple[Stage, Stage]:
+    """Whole episodes: ``learn`` updates at a held rate, then ``finish`` at a falling one."""
+    lesson = Walks(chunk=chunk, queries=_LATE)
+    held = replace(
+        _REACH,
+        name="learn",
+        lesson=lesson,
+        updates=learn,
+        until_whole=False,
+        rate=Rate(5e-3, warmup=10, shape="constant"),
+    )
+    every = replace(lesson, queries=replace(_LATE, since=0.0, early=0.0))
+    falling = Rate(5e-3, warmup=10, final=0.02, shape="linear")
+    return held, replace(held, name="finish", lesson=every, updates=finish, rate=falling)
+
+
+FAST_MAPPING = Recipe((_REACH, *walks(1_800, 1_200)))
+FAST_SMALL_WORLD = Recipe((_REACH, *walks(1_800, 1_200, chunk=49)))
+# A larger world on the same grid: where to write is known already, from the smaller one. The tail
+# of its reader has two layers more, so those from there on start afresh.
+FROM_SMALLER_WORLD = Recipe(
+    walks(2_000, 1_500, chunk=133),
+    Shipped(
+        "mapping-15-small",
+        "e7e427eadaf0ebbb3ab49254605f7401348bd9774e38efc9d24b5fa9d9d76f39",
+        ("memory.", *(f"readers.0.layers.{index}." for index in range(6))),
+    ),
 )
+
+
+def mapping_flat() -> Recipe:
+    """Ours for flat baselines: a lower rate and no decay suit their matrix products."""
+    return Recipe(
+        tuple(
+            replace(stage, optimizer=Muon(), rate=replace(stage.rate, peak=3e-3), clip=10.0)
+            for stage in FAST_MAPPING.stages
+        )
+    )
+
+
 # Whole sequences start at two items and grow as soon as nineteen bits in twenty are right; every
 # question about a sequence is asked of one writing.
-FAST_SEQUENCE = Recipe(
+_SEQUENCE = Stage(
+    "learn",
+    Sequences(questions=9, growth=Growth(2, goal=0.95)),
+    Muon(),
     updates=8_000,
     batch=32,
-    questions=9,
-    groups=1,
-    optimizer="muon",
-    lr=5e-3,
-    final_lr=0.02,
+    rate=Rate(5e-3, final=0.02),
     average=0.999,
-    horizon=2,
-    horizon_goal=0.95,
-    evaluate_every=250,
-    evaluate_episodes=500,
+    validation=Validation(250, 500),
 )
+FAST_SEQUENCE = Recipe((_SEQUENCE,))
 # Sorting is learned from coarse to fine on whole sequences: two items say little about twenty.
 # Small batches get further in the same time.
-FAST_SORT = replace(
-    FAST_SEQUENCE,
-    updates=14_000,
-    batch=8,
-    schedule="linear",
-    hold=10_500,
-    weight_decay=1.0,
-    average=0.995,
-    horizon=0,
-    evaluate_every=500,
-    evaluate_episodes=200,
+FAST_SORT = Recipe(
+    (
+        replace(
+            _SEQUENCE,
+            lesson=Sequences(),
+            optimizer=Muon(weight_decay=1.0),
+            updates=14_000,
+            batch=8,
+            rate=Rate(5e-3, hold=10_500, final=0.02, shape="linear"),
+            average=0.995,
+            validation=Validation(500, 200),
+        ),
+    )
 )
 # A digit is not always recognised, however well it is remembered.
-FAST_DIGITS = replace(FAST_SEQUENCE, updates=5_000, horizon_goal=0.8)
+FAST_DIGITS = Recipe((replace(_SEQUENCE, lesson=Sequences(9, Growth(2, goal=0.8)), updates=5_000),))
 # The flat baselines do one matrix product a step where a mesh does a convolution: they like a
-# smaller learning rate (the paper's search found 1e-4 for the DNC) and need no staggering.
-PAPER_MAPPING_FLAT = replace(PAPER_MAPPING, lr=1e-4)
-FAST_MAPPING_FLAT = replace(FAST_MAPPING, lr=3e-3, weight_decay=0.0, clip=10.0)
-FAST_SEQUENCE_FLAT = replace(FAST_SEQUENCE, updates=2_500, batch=16, lr=3e-3, clip=10.0)
+# smaller learning rate (the paper's search found 1e-4 for the DNC).
+FAST_SEQUENCE_FLAT = Recipe(
+    (replace(_SEQUENCE, updates=2_500, batch=16, rate=Rate(3e-3, final=0.02), clip=10.0),)
+)

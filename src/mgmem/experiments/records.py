@@ -7,15 +7,17 @@ import json
 import os
 import platform
 import subprocess
-from dataclasses import asdict, dataclass, field
+import warnings
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from mgmem.errors import UsageError
-from mgmem.tasks.base import Estimate
-from mgmem.training.checkpoint import write_atomically
+from mgmem.files import read_bytes, write_atomically
+from mgmem.tasks.base import Estimate, Metric
+from mgmem.training.weights import load_weights
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -24,19 +26,26 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 class Record:
     """What was run, on what, and what came out."""
 
+    schema: int
+    """2: one command and its recipe in stages. 1: recorded before there were stages; its commands
+    and flat settings are those of that time."""
     experiment: str
     recipe: str
+    """Name of the recipe: "fast" or "paper"."""
     seed: int
-    command: str
-    """The command that trained the weights."""
+    commands: list[str]
+    """The command that trained the weights; in schema 1 there may have been several, in order."""
     settings: dict[str, Any]
-    """The recipe as it was run."""
+    """The recipe itself, as it was run."""
+    weights: str
+    """Checksum of the weights that were scored."""
     commit: str
     date: str
     machine: str
     parameters: int
     cells: int
     updates: int
+    """Of all stages, and of the weights that they started from."""
     steps: int
     """Environment steps: time steps of each of the batch's sequences."""
     seconds: float
@@ -45,22 +54,21 @@ class Record:
     """Validation metrics over training."""
     episodes: int
     """Fresh test episodes behind the metrics."""
-    metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+    metric: str
+    """Name of the metric that decides."""
+    higher_is_better: bool
+    metrics: dict[str, dict[str, float]]
     """Metric to value, low and high (95% interval)."""
-    earlier: list[str] = field(default_factory=list)
-    """Commands, in order, that trained the weights that `command` started from."""
 
-    def estimate(self, metric: str) -> Estimate:
-        """A metric with its interval."""
-        return Estimate(**self.metrics[metric])
+    def estimate(self, metric: str | None = None) -> Estimate:
+        """A metric with its interval; None: the one that decides."""
+        return Estimate(**self.metrics[metric or self.metric])
 
-    def steps_to(self, metric: str, goal: float, higher_is_better: bool = True) -> int | None:
-        """Environment steps at which the validation curve first met a goal, or None."""
-        for point in self.curve:
-            value = point[metric]
-            if (value >= goal) if higher_is_better else (value <= goal):
-                return int(point["steps"])
-        return None
+    def steps_to(self, goal: float) -> int | None:
+        """Environment steps after which the validation metric first met ``goal``, or None."""
+        metric = Metric(self.metric, self.higher_is_better)
+        reached = (p["steps"] for p in self.curve if metric.meets(p[self.metric], goal))
+        return next((int(steps) for steps in reached), None)
 
     def write(self, folder: Path) -> Path:
         """Write ``folder/EXPERIMENT/RECIPE-seedN.json``."""
@@ -68,6 +76,45 @@ class Record:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, (json.dumps(asdict(self), indent=1) + "\n").encode())
         return path
+
+
+def read_record(path: Path) -> Record:
+    """A record, every field of its kind; anything else is an error that names the file."""
+    try:
+        content = json.loads(read_bytes(path).decode())
+        record = Record(**content)
+        _check(record)
+        return record
+    except (OSError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{path} is not a record of mgmem: {error}") from None
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "str": str,
+    "int": int,
+    "float": (int, float),
+    "bool": bool,
+    "list": list,
+    "dict": dict,
+}
+
+
+def _check(record: Record) -> None:
+    """Raise ValueError unless every field has its kind, and numbers stand where they have to."""
+    for one in fields(record):
+        value, kind = getattr(record, one.name), _KINDS[str(one.type).partition("[")[0]]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ValueError(f"{one.name} is {value!r}")
+    if record.recipe not in ("fast", "paper") or record.schema not in (1, 2):
+        raise ValueError(f"recipe {record.recipe!r}, schema {record.schema}")
+    datetime.date.fromisoformat(record.date)
+    record.estimate()
+    numbers = [v for point in record.curve for v in (point["steps"], point[record.metric])]
+    numbers += [v for estimate in record.metrics.values() for v in estimate.values()]
+    if not all(isinstance(v, int | float) for v in numbers):
+        raise ValueError("a figure that is no number")
+    if not all(isinstance(command, str) for command in record.commands):
+        raise ValueError("a command that is no text")
 
 
 def results_folder() -> Path:
@@ -81,20 +128,31 @@ def weights_folder() -> Path:
     return _PACKAGE / "weights"
 
 
+def in_repository() -> bool:
+    """Whether this is a checkout, whose weights may be renewed, and no installed package."""
+    return (_PACKAGE.parent.parent / "pyproject.toml").is_file()
+
+
 def shipped_weights(name: str) -> Path | None:
     """The weights file shipped for an experiment, or None."""
     path = weights_folder() / f"{name}.safetensors"
     return path if path.is_file() else None
 
 
+def shipped_checksum(name: str) -> str | None:
+    """Checksum of an experiment's shipped weights, or None."""
+    path = shipped_weights(name)
+    return None if path is None else load_weights(path).sha256
+
+
 def load_records(folder: Path | None = None) -> list[Record]:
-    """Every record, ordered by experiment and file name."""
+    """Every record, ordered by experiment and file name; a bad one is named and passed over."""
     records = []
     for path in sorted((folder or results_folder()).glob("*/*.json")):
         try:
-            records.append(Record(**json.loads(path.read_text())))
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"{path} is not a record of mgmem: {error}") from None
+            records.append(read_record(path))
+        except UsageError as error:
+            warnings.warn(f"passed over: {error}", stacklevel=2)
     return records
 
 
@@ -103,7 +161,9 @@ def commit() -> str:
     here = _PACKAGE.parent
 
     def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True)
+        # Without locks: looking must not write, or be stopped half way through writing, the index.
+        command = ["git", "--no-optional-locks", *words]
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
     try:

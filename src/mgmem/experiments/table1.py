@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from mgmem.experiments import baselines as base
 from mgmem.experiments import multigrid as mg
 from mgmem.experiments import recipes
 from mgmem.experiments.experiment import Experiment, PaperRow
 from mgmem.experiments.multigrid import Builder
 from mgmem.tasks import Mapping
-from mgmem.training.recipe import Recipe
 
 
 def _scores(precision: float, recall: float, f: float) -> dict[str, float]:
@@ -29,7 +26,7 @@ MULTIGRID = [
         lambda: _spiral(9, 12),
         mg.reader_writer("0-1:4 0-1:4 0-2:8 0-2:8", "0-2:16 1-2:16 1-2:16 2:16 2:1", input=4),
         recipes.FAST_SMALL_WORLD,
-        replace(recipes.PAPER_MAPPING, updates=50_000),
+        recipes.paper_mapping(50_000),
     ),
     Experiment(
         "mapping-15-small",
@@ -38,17 +35,18 @@ MULTIGRID = [
         lambda: _spiral(15, 24),
         mg.reader_writer(mg.SMALL, mg.SMALL_MAP_TAIL, input=4),
         recipes.FAST_MAPPING,
-        recipes.PAPER_MAPPING,
+        recipes.paper_mapping(),
         PaperRow(1, 0.12, 7.99, _scores(99.79, 99.88, 99.83)),
     ),
     Experiment(
         "mapping-25-small",
         "25x25 worlds, spiral motion, small memory",
         "multigrid",
-        lambda: _spiral(25, 48),
-        mg.reader_writer(mg.SMALL, mg.SMALL_MAP48_TAIL, input=4),
-        recipes.FAST_MAPPING,
-        recipes.PAPER_MAPPING,
+        # The walk covers 23 x 23 cells: they fit the memory's finest grid, a cell each.
+        lambda: _spiral(25, 24),
+        mg.reader_writer(mg.SMALL, mg.SMALL_MAP25_TAIL, input=4),
+        recipes.FROM_SMALLER_WORLD,
+        recipes.paper_mapping(),
         PaperRow(1, 0.17, 7.99, _scores(99.33, 99.02, 99.17)),
     ),
     Experiment(
@@ -58,7 +56,7 @@ MULTIGRID = [
         lambda: _spiral(25, 48),
         mg.reader_writer(mg.LARGE, mg.LARGE_MAP_TAIL, input=4),
         recipes.FAST_MAPPING,
-        recipes.PAPER_MAPPING,
+        recipes.paper_mapping(),
         PaperRow(1, 0.65, 76.97, _scores(99.99, 99.97, 99.98)),
     ),
     Experiment(
@@ -68,7 +66,7 @@ MULTIGRID = [
         lambda: _spiral(25, 48, (9,)),
         mg.reader_writer(mg.LARGE, mg.LARGE_QUERY9_TAIL, input=4),
         recipes.FAST_MAPPING,
-        recipes.PAPER_MAPPING,
+        recipes.paper_mapping(),
         PaperRow(1, 0.79, 76.97, _scores(97.34, 99.50, 98.41)),
     ),
     Experiment(
@@ -78,7 +76,7 @@ MULTIGRID = [
         lambda: Mapping(world=25, grid=48, motion="random", path_length=500),
         mg.reader_writer(mg.LARGE, mg.LARGE_MAP_TAIL, input=4),
         recipes.FAST_MAPPING,
-        recipes.PAPER_MAPPING,
+        recipes.paper_mapping(),
         PaperRow(1, 0.65, 76.97, _scores(96.83, 95.59, 96.20)),
     ),
     Experiment(
@@ -88,7 +86,7 @@ MULTIGRID = [
         lambda: Mapping(world=25, grid=48, motion="random", path_length=1500),
         mg.reader_writer(mg.LARGE, mg.LARGE_MAP_TAIL, input=4),
         recipes.FAST_MAPPING,
-        recipes.PAPER_MAPPING,
+        recipes.paper_mapping(),
         PaperRow(1, 0.65, 76.97, _scores(96.13, 91.08, 93.54)),
     ),
     Experiment(
@@ -98,7 +96,7 @@ MULTIGRID = [
         lambda: Mapping(world=25, grid=48, fov=9, queries=(9,), motion="random", path_length=500),
         mg.reader_writer(mg.LARGE_FOV9, mg.LARGE_MAP_TAIL, input="0-2:4", fit="pad"),
         recipes.FAST_MAPPING,
-        recipes.PAPER_MAPPING,
+        recipes.paper_mapping(),
         PaperRow(1, 0.66, 78.12, _scores(92.82, 87.60, 90.14)),
     ),
 ]
@@ -110,8 +108,8 @@ def _baseline(
     """A baseline on spiral worlds; flat systems have recipes of their own."""
     grid = 24 if world == 15 else 48
     flat = system in ("dnc", "lstm", "transformer")
-    fast: Recipe = recipes.FAST_MAPPING_FLAT if flat else recipes.FAST_MAPPING
-    paper: Recipe = recipes.PAPER_MAPPING_FLAT if flat else recipes.PAPER_MAPPING
+    fast = recipes.mapping_flat() if flat else recipes.FAST_MAPPING
+    paper = recipes.paper_mapping(rate=1e-4 if flat else 1e-3)
     return Experiment(name, title, system, lambda: _spiral(world, grid), model, fast, paper, row)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from mgmem.experiments import baselines as base
 from mgmem.experiments import multigrid as mg
@@ -85,7 +84,7 @@ def _baseline(
     row: PaperRow | None = None,
 ) -> Experiment:
     fast = recipes.FAST_SEQUENCE_FLAT
-    paper = replace(recipes.paper_sequence(task().episode_length), lr=1e-4)
+    paper = recipes.paper_sequence(task().episode_length, rate=1e-4)
     return Experiment(name, title, system, task, model, fast, paper, row)
 
 

@@ -14,16 +14,16 @@ from mgmem.training.feed import Share
 
 
 @contextmanager
-def processes() -> Iterator[Share]:
+def processes(device: torch.device) -> Iterator[Share]:
     """Join the group that torchrun started, if any; leave it at the end."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         yield Share()
         return
-    cuda = torch.cuda.is_available()
-    dist.init_process_group("nccl" if cuda else "gloo")
+    cuda = device.type == "cuda"
     if cuda:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if cuda else "gloo")
     try:
         yield Share(dist.get_rank(), world)
     finally:
@@ -43,7 +43,8 @@ def agreed(flag: bool) -> bool:
     """True if it is in any process: so that all stop after the same update."""
     if not dist.is_initialized():
         return flag
-    return bool(summed(torch.tensor(float(flag))) > 0)
+    where = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    return bool(summed(torch.tensor(float(flag), device=where)) > 0)
 
 
 def all_states(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:

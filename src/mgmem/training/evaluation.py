@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from mgmem.tasks.base import Batch, Episodes, Estimate, Reads, Score, Task
+from mgmem.model import ask
+from mgmem.tasks.base import Batch, Episodes, FiniteTask, Reads, Score, Task
 from mgmem.tasks.seeds import SeedStream
+from mgmem.training.device import Amp, autocast
 
 TEST_SEED = 20_200_712
 """Root of the validation and test streams: the same fresh episodes for every model."""
@@ -28,6 +30,7 @@ def evaluate(
     batch: int = 50,
     chunk: int = 32,
     queries: int = 13,
+    amp: Amp = "none",
     progress: Callable[[int], None] = lambda done: None,
     watch: Watch = lambda answers, batch: None,
 ) -> Score:
@@ -35,7 +38,10 @@ def evaluate(
 
     Tasks that read during an episode are queried after ``queries`` of its steps, evenly spread
     and the last among them; others at their natural places. ``watch`` sees all answers as well.
+    A task with fewer episodes is scored on all of them.
     """
+    if isinstance(task, FiniteTask):
+        episodes = min(episodes, task.size(stream.split))
     score = task.new_score()
     was_training = model.training
     model.eval()
@@ -45,9 +51,8 @@ def evaluate(
         state = None
         for piece in _pieces(task.episodes(stream, first, count), task.reads, chunk, queries):
             piece = piece.to(device)
-            answers, state = model(
-                piece.inputs, state, queries=piece.queries, times=piece.times, reset=piece.reset
-            )
+            with autocast(device, amp):
+                answers, state = ask(model, piece, state)
             if len(piece.times):
                 score.add(answers, piece)
                 watch(answers, piece)
@@ -57,8 +62,8 @@ def evaluate(
 
 
 def _pieces(episodes: Episodes, reads: Reads, chunk: int, queries: int) -> Iterator[Batch]:
-    """Episodes from start to end: whole if asked after, else in chunks."""
-    if reads == "after":
+    """Episodes from start to end: in chunks if asked at any steps, else whole."""
+    if reads != "during":
         yield episodes.batch(0, episodes.length)
         return
     asked = query_steps(episodes.length, queries)
@@ -71,8 +76,3 @@ def query_steps(length: int, queries: int) -> torch.Tensor:
     """(queries,) int64 steps of an episode, evenly spread, ending with the last."""
     count = min(queries, length)
     return torch.arange(1, count + 1) * length // count - 1
-
-
-def deciding(score: Score) -> Estimate:
-    """The value of the metric that decides."""
-    return score.result()[score.key]

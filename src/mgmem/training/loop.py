@@ -1,35 +1,31 @@
-"""The training loop: one for every task and model; stops and resumes without a trace."""
+"""The training loop: stages for any task and model; stops and resumes without a trace."""
 
 from __future__ import annotations
 
-import math
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mgmem.errors import UsageError
-from mgmem.tasks.base import Batch, Task
+from mgmem.model import Model
+from mgmem.tasks.base import Task
 from mgmem.tasks.seeds import SeedStream
 from mgmem.training import checkpoint
-from mgmem.training.distributed import agreed, all_states, summed
-from mgmem.training.evaluation import TEST_SEED, deciding, evaluate
-from mgmem.training.feed import Share, make_feed
-from mgmem.training.optim import WeightAverage, build_optimizer
+from mgmem.training.content import Budget, Progress, check_stage, newest, spent
+from mgmem.training.device import Amp
+from mgmem.training.distributed import agreed
+from mgmem.training.evaluation import TEST_SEED, evaluate
+from mgmem.training.feed import Share
 from mgmem.training.progress import Report, Reporter
-from mgmem.training.recipe import Recipe
-from mgmem.training.weights import save_weights
-
-
-class TrainingFailed(UsageError):
-    """Training can not go on; the last checkpoint is whole."""
+from mgmem.training.recipe import Recipe, flattened
+from mgmem.training.signals import stop_signals
+from mgmem.training.stage import StageRun, TrainingFailed
+from mgmem.training.weights import check_finite, fill, save_weights
 
 
 @dataclass(frozen=True)
@@ -43,80 +39,60 @@ class Limits:
     checkpoint_seconds: float = 60.0
 
 
-@dataclass
-class Budget:
-    """What training took, how it went, and the commands that did it."""
-
-    updates: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-    curve: list[dict[str, float]] = field(default_factory=list)
-    commands: list[str] = field(default_factory=list)
-
-
-@dataclass
-class _Progress:
-    """What a run has been through; part of the checkpoint."""
-
-    update: int = 0
-    seconds: float = 0.0
-    best: float | None = None
-    curve: list[dict[str, float]] = field(default_factory=list)
-    before: dict[str, Any] = field(default_factory=lambda: asdict(Budget()))
-    """Budget of the weights that the run started from, whose curve goes on in `curve`."""
-
-
 class Trainer:
     """Trains a model on a task in a run folder; resumes if the folder holds a checkpoint."""
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Model,
         task: Task,
         recipe: Recipe,
         folder: Path,
         about: dict[str, Any],
+        command: str = "",
         *,
         seed: int = 0,
         share: Share | None = None,
         before: Budget | None = None,
+        amp: Amp = "none",
         reporter: Reporter,
     ) -> None:
-        """``before``: what the model's weights were already trained with, if they were."""
+        """``command``: what started the run, for its record.
+
+        ``before``: what the weights that the model starts with took, if they were trained.
+        """
         self.model, self.task, self.recipe, self.folder = model, task, recipe, folder
         self.about, self.share, self.reporter = about, share or Share(), reporter
-        self.feed = make_feed(task, seed, recipe, self.share)
-        self.optimizer = build_optimizer(model, recipe)
-        self.average = WeightAverage(model, recipe.average) if recipe.average else None
-        before = before or Budget()
-        self.progress = _Progress(curve=before.curve, before=asdict(replace(before, curve=[])))
-        self._state: Any = None
-        self._call: nn.Module = model
-        if self.share.world > 1:
-            self._call = nn.parallel.DistributedDataParallel(model)
-        self._recent_loss = math.nan
+        self._seed, self._amp, self._command = seed, amp, command
+        self.progress = Progress(before=asdict(before or Budget()))
+        check_lessons(recipe, task, self.share)
+        self.current = self._begin(0)
 
-    def run(self, limits: Limits) -> _Progress:
+    def _begin(self, index: int) -> StageRun:
+        """A stage from its start, with the model's weights as they are."""
+        stream = SeedStream(self._seed, "train", index)
+        stage = self.recipe.stages[index]
+        torch.manual_seed(self._seed + index)  # what modules draw themselves: dropout
+        self._clock = (time.monotonic(), 0)
+        return StageRun(stage, self.model, self.task, stream, self.share, self._amp)
+
+    def run(self, limits: Limits) -> Progress:
         """Train until the recipe's end or a limit; leaves a checkpoint of the last update."""
         self._resume()
-        last = self.recipe.updates
-        if limits.max_updates is not None:
-            last = min(last, limits.max_updates)
-        start_update, started = self.progress.update, time.monotonic()
-        before = self.progress.seconds
-        saved, good_enough = started, False
-        with _stop_signals() as stopped:
-            while self.progress.update < last and not good_enough:
-                self._update()
+        before, started = self.progress.seconds, time.monotonic()
+        saved, first = started, self._updates()
+        with stop_signals() as stopped:
+            while not self._finished(limits):
+                self.current.step()
                 now = time.monotonic()
                 self.progress.seconds = before + now - started
-                self._show((self.progress.update - start_update) / (now - started), last)
-                if self.progress.update % self.recipe.evaluate_every == 0:
-                    good_enough = self._evaluate(limits.until)
-                out_of_time = (
-                    limits.max_minutes is not None and now - started > 60 * limits.max_minutes
-                )
-                if agreed(stopped() or out_of_time):
+                self._show((self._updates() - first) / (now - started))
+                if self.current.due and self._evaluate(limits.until):
+                    break
+                if self.current.done and self._hand_on():
+                    self._save()
+                minutes = (now - started) / 60
+                if agreed(stopped() or minutes > (limits.max_minutes or minutes)):
                     break
                 if agreed(now - saved > limits.checkpoint_seconds):
                     self._save()
@@ -125,213 +101,178 @@ class Trainer:
         self._save()
         return self.progress
 
-    def weights(self) -> dict[str, Tensor]:
-        """The weights to evaluate and publish: averaged, if the recipe averages."""
-        return self.average.weights if self.average else self.model.state_dict()
+    def spent(self) -> Budget:
+        """All that the weights took so far."""
+        return spent(asdict(self.progress), self.current.update, self.current.feed.steps)
 
-    def _update(self) -> None:
-        """One batch, one step of the optimiser."""
-        batch = self.feed.next()
-        rate = self.recipe.rate(self.progress.update)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        answers, state = self._call(
-            batch.inputs,
-            self._state,
-            queries=batch.queries,
-            times=batch.times,
-            reset=batch.reset,
-        )
-        if self.feed.carries_state:
-            self._state = state.detach()
-        loss = self._loss(answers, batch)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        if self.recipe.clip:
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
-            if not bool(torch.isfinite(norm)):
-                raise TrainingFailed(
-                    f"the gradient at update {self.progress.update} is {float(norm)}: try a lower "
-                    "--lr or --clip; the last checkpoint is whole"
-                )
-        self.optimizer.step()
-        self.progress.update += 1
-        if self.average:
-            self.average.update(self.model, self.progress.update)
-        self._tell_feed(answers, batch)
+    def summary(self) -> str:
+        """How the run stands, in a line."""
+        best, minutes = self.progress.best, self.progress.seconds / 60
+        score = "" if best is None else f", best {self.task.metric.name} {best:.4f}"
+        return f"stopped at update {self._updates():,} after {minutes:.1f} minutes{score}"
 
-    def _tell_feed(self, answers: tuple[Tensor, ...], batch: Batch) -> None:
-        """Let the feed hear how well the batch was answered: the same number in every process."""
-        counted, value = float(batch.counted()), 0.0
-        if counted:
-            score = self.task.new_score()
-            score.add(answers, batch)
-            value = deciding(score).value
-            value = value if score.higher_is_better else 1 - value
-        weighed, total = summed(torch.tensor([value * counted, counted])).tolist()
-        if total:
-            self.feed.score(weighed / total)
+    def _updates(self) -> int:
+        """Updates of this run."""
+        return self.progress.updates + self.current.update
 
-    def _loss(self, answers: tuple[Tensor, ...], batch: Batch) -> Tensor:
-        """The loss whose gradients, averaged over processes, are those of the whole batch."""
-        loss = self.task.loss(answers, batch)
-        if self.share.world > 1:
-            counted = batch.counted()
-            total = summed(counted)
-            # Each process has the mean over its own counted queries; weigh it by their number.
-            loss = loss * (counted * self.share.world / total.clamp(min=1))
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            raise TrainingFailed(
-                f"the loss at update {self.progress.update} is {value}: try a lower --lr; "
-                "the last checkpoint is whole"
-            )
-        slow = 0.98 if math.isfinite(self._recent_loss) else 0.0
-        self._recent_loss = slow * self._recent_loss + (1 - slow) * value if slow else value
-        return loss
+    def _finished(self, limits: Limits) -> bool:
+        if limits.max_updates is not None and self._updates() >= limits.max_updates:
+            return True
+        return self.current.done and self.progress.stage + 1 == len(self.recipe.stages)
+
+    def _hand_on(self) -> bool:
+        """Begin the next stage with the weights of the one that ended; False if it was the last."""
+        old = self.current
+        if self.progress.stage + 1 == len(self.recipe.stages):
+            return False
+        handed = old.weights()
+        if old.stage.hands_on == "best" and old.best is not None:
+            handed = old.best
+        self.model.load_state_dict(handed)
+        took = self.spent()
+        took.seconds -= self.progress.seconds  # the run's own are counted once, in all
+        self.progress.before = asdict(took)
+        self.progress.updates += old.update
+        self.progress.stage += 1
+        self.current = self._begin(self.progress.stage)
+        self.reporter.say(f"stage {old.stage.name} is done: on to {self.current.stage.name}")
+        return True
 
     def _evaluate(self, until: float | None) -> bool:
         """Score on validation episodes; keep the best weights; True if good enough."""
+        run, metric = self.current, self.task.metric
         live = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        self.model.load_state_dict(self.weights())
-        stream = SeedStream(TEST_SEED, "valid")
-        score = evaluate(self.model, self.task, stream, self.recipe.evaluate_episodes)
-        value = deciding(score).value
-        better = (
-            value > (self.progress.best or -math.inf)
-            if score.higher_is_better
-            else (self.progress.best is None or value < self.progress.best)
-        )
-        spent = spent_budget(asdict(self.progress), self.feed.steps)
+        weights = {name: tensor.clone() for name, tensor in run.weights().items()}
+        self.model.load_state_dict(weights)
+        stream, episodes = SeedStream(TEST_SEED, "valid"), run.stage.validation.episodes
+        result = evaluate(self.model, self.task, stream, episodes, amp=self._amp).result()
+        self.model.load_state_dict(live)
+        value, took = result[metric.name].value, self.spent()
+        better = metric.better(value, self.progress.best)
         point = {
-            "update": spent.updates,
-            "steps": spent.steps,
-            "seconds": round(spent.seconds, 1),
-            "loss": self._recent_loss,
-            **{name: estimate.value for name, estimate in score.result().items()},
+            "update": took.updates,
+            "steps": took.steps,
+            "seconds": round(took.seconds, 1),
+            "stage": self.progress.stage,
+            "loss": run.loss,
+            "rate": run.rate,
+            **{name: estimate.value for name, estimate in result.items()},
         }
         self.progress.curve.append(point)
         if better:
             self.progress.best = value
-            if self.share.rank == 0:
-                save_weights(self.folder / "best.safetensors", self.weights(), self.about)
-        self.model.load_state_dict(live)
-        if self.share.rank == 0:
-            self.reporter.record(self.progress.update, self.feed.steps, point)
-            self.reporter.say(
-                f"update {self.progress.update:,}: {score.key} {deciding(score)} on "
-                f"{self.recipe.evaluate_episodes} validation episodes"
-                f"{' (best so far)' if better else ''}"
-            )
-        if until is None:
-            return False
-        return value >= until if score.higher_is_better else value <= until
-
-    def _show(self, speed: float, last: int) -> None:
-        if self.share.rank:
-            return
-        score = self.task.new_score()
-        metric = ""
-        if self.progress.curve:
-            metric = f"{score.key} {self.progress.curve[-1][score.key]:.4f}"
-        horizon = self.feed.horizon.steps if self.recipe.horizon else None
-        report = Report(
-            self.progress.update, last, self.feed.steps, self._recent_loss, metric, speed, horizon
+            if run.stage.hands_on == "best":
+                run.best = weights
+            self._write("best weights", lambda: self._publish(weights))
+        self._write("log", lambda: self.reporter.record(took.updates, point))
+        self.reporter.say(
+            f"update {self._updates():,}: {metric.name} {result[metric.name]} on {episodes} "
+            f"validation episodes{' (best so far)' if better else ''}"
         )
-        self.reporter.show(report)
+        return until is not None and metric.meets(value, until)
+
+    def _publish(self, weights: dict[str, Tensor]) -> None:
+        if self.share.rank == 0:
+            trained = {**self.about, "trained": asdict(self.spent())}
+            save_weights(self.folder / "best.safetensors", weights, trained)
+
+    def _show(self, speed: float) -> None:
+        run, took, metric = self.current, self.spent(), self.task.metric.name
+        curve = self.progress.curve
+        self.reporter.show(
+            Report(
+                stage=run.stage.name if len(self.recipe.stages) > 1 else "",
+                update=self._updates(),
+                updates=self.recipe.updates,
+                steps=took.steps,
+                loss=run.loss,
+                metric=f"{metric} {curve[-1][metric]:.4f}" if curve else "",
+                rate=run.rate,
+                horizon=run.feed.horizon,
+                speed=speed,
+                left=self._left(),
+            )
+        )
+
+    def _left(self) -> float:
+        """Seconds to the recipe's end, all episodes being whole, by what a step takes now."""
+        run, (began, steps) = self.current, self._clock
+        done = max(1, (run.feed.steps - steps) * run.stage.batch)
+        rest = [(run.stage, run.stage.updates - run.update)]
+        later = self.recipe.stages[self.progress.stage + 1 :]
+        rest += [(stage, stage.updates) for stage in later]
+        steps = sum(n * stage.batch * stage.lesson.steps(self.task) for stage, n in rest)
+        return (time.monotonic() - began) / done * steps
 
     def _save(self) -> None:
-        """Write a checkpoint; a full disk ends the run with the one before whole."""
-        tensors = {} if self._state is None else self._state.tensors()
-        states = all_states({name: tensor.cpu() for name, tensor in tensors.items()})
+        """Write a checkpoint; what can not be written, or is no number, ends the run instead."""
+        state = self.current.state_dict()
         if self.share.rank:
             return
+        weights = self.model.state_dict()
+        for name, tensor in weights.items():
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                raise TrainingFailed(
+                    f"{name} is no longer finite at update {self._updates()}: try a lower rate; "
+                    "the last checkpoint is whole"
+                )
         content = {
             "about": self.about,
-            "recipe": asdict(self.recipe),
+            "command": self._command,
+            "recipe": self.recipe.plain(),
             "progress": asdict(self.progress),
-            "recent_loss": self._recent_loss,
-            "model": self.model.state_dict(),
-            "average": self.average.weights if self.average else None,
-            "optimizer": self.optimizer.state_dict(),
-            "feed": self.feed.state_dict(),
-            "states": states,
+            "stage": state,
+            "model": weights,
             "random": torch.get_rng_state(),
         }
+        updates = self._updates()
+        self._write("checkpoint", lambda: checkpoint.save(self.folder, updates, content))
+
+    def _write(self, what: str, write: Callable[[], object]) -> None:
         try:
-            checkpoint.save(self.folder, self.progress.update, content)
+            write()
         except OSError as error:
             raise TrainingFailed(
-                f"the checkpoint of update {self.progress.update} could not be written to "
-                f"{self.folder} ({error.strerror}); the one before is whole"
+                f"the {what} of update {self._updates()} could not be written to {self.folder} "
+                f"({error.strerror}); the checkpoint before is whole"
             ) from None
 
     def _resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
-        content, complaints = checkpoint.newest(self.folder)
+        content, complaints = newest(self.folder, self.task.metric.name)
         for complaint in complaints:
             self.reporter.say(f"{complaint}: going on from the one before")
         if content is None:
             return
-        self._check_same_run(content)
-        self.progress = _Progress(**content["progress"])
-        self._recent_loss = content["recent_loss"]
-        self.model.load_state_dict(content["model"])
-        if self.average and content["average"]:
-            self.average.weights = content["average"]
-        self.optimizer.load_state_dict(content["optimizer"])
-        self.feed.load_state_dict(content["feed"])
-        states = content["states"]
-        if len(states) != self.share.world:
-            raise UsageError(
-                f"{self.folder} was trained by {len(states)} processes; go on with as many"
-            )
-        if states[self.share.rank]:
-            self._state = self.model.state_from_tensors(states[self.share.rank])  # type: ignore[operator]
+        check_same_run(content, self.about, self.recipe.plain(), self.folder)
+        self._command = content["command"]  # the one that began the run
+        self.progress = Progress(**content["progress"])
+        self.current = self._begin(self.progress.stage)
+        check_stage(content["stage"], self.current, self.folder)
+        fill(self.model, content["model"], self.folder)
+        check_finite(content["model"], self.folder)
+        self.current.load_state_dict(content["stage"])
+        self._clock = (time.monotonic(), self.current.feed.steps)
         torch.set_rng_state(content["random"])
-        self.reporter.say(f"resumed {self.folder} at update {self.progress.update:,}")
-
-    def _check_same_run(self, content: dict[str, Any]) -> None:
-        """A run goes on with the settings it began with; what stops it may change."""
-        for part, now in (("about", self.about), ("recipe", asdict(self.recipe))):
-            for key, value in now.items():
-                # A setting that the run did not know yet has had its default's effect all along.
-                old = content[part].get(key, value)
-                if old != value:
-                    raise UsageError(
-                        f"{self.folder} holds a run with {key} = {old}, now it is {value}: "
-                        "give the old value, or another --folder"
-                    )
+        self.reporter.say(f"resumed {self.folder} at update {self._updates():,}")
 
 
-def spent_budget(progress: dict[str, Any], steps: int) -> Budget:
-    """All that a run's weights took, what they started from included; from its checkpoint.
-
-    The commands are those of the runs before.
-    """
-    before = Budget(**progress.get("before", {}))
-    return Budget(
-        before.updates + progress["update"],
-        before.steps + steps,
-        before.seconds + progress["seconds"],
-        progress["curve"],
-        before.commands,
-    )
+def check_lessons(recipe: Recipe, task: Task, share: Share) -> None:
+    """Say what a later stage can not do before the first begins."""
+    for stage in recipe.stages:
+        stage.lesson.feed(task, SeedStream(0, "train"), stage.batch, share)
 
 
-@contextmanager
-def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """Turn Ctrl-C and SIGTERM into a question asked between updates."""
-    asked = False
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
-
-    watched = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, remember) for number in watched]
-    try:
-        yield lambda: asked
-    finally:
-        for number, handler in zip(watched, before, strict=True):
-            signal.signal(number, handler)
+def check_same_run(
+    content: dict[str, Any], about: dict[str, Any], recipe: dict[str, Any], folder: Path
+) -> None:
+    """A run goes on with the settings it began with; what stops it may change."""
+    for part, now in (("about", about), ("recipe", recipe)):
+        began, goes_on = dict(flattened(content[part])), dict(flattened(now))
+        for key in sorted(began.keys() | goes_on.keys()):
+            old, new = began.get(key), goes_on.get(key)
+            if old != new:
+                raise UsageError(
+                    f"{folder} holds a run with {key} = {old}, now it is {new}: give the old "
+                    "value, or another --folder"
+                )

@@ -1,16 +1,21 @@
-"""Optimisers: AdamW from PyTorch, the RMSProp of the reference, and Muon for gates and kernels."""
+"""Optimisers: AdamW from PyTorch, the RMSProp of the reference, and Muon for gates and kernels.
+
+A recipe chooses one by its settings (`Muon`, `AdamW`, `RMSprop`); ``build`` makes it for a model.
+The learning rate is set before every step.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mgmem.training.recipe import Recipe
+from mgmem.errors import UsageError
 
 _GATES = 4
 
@@ -47,8 +52,8 @@ class ReferenceRMSprop(torch.optim.Optimizer):
             torch._foreach_addcdiv_(params, grads, roots, -group["lr"])
 
 
-class Muon(torch.optim.Optimizer):
-    """Momentum whose every step is made orthogonal, matrix by matrix (Jordan et al. 2024).
+class OrthogonalMomentum(torch.optim.Optimizer):
+    """Muon: momentum whose every step is made orthogonal, matrix by matrix (Jordan et al. 2024).
 
     A kernel (out, in, *taps) is the matrix (out, in·taps); the four gates that an LSTM stacks in
     one tensor are four matrices, for they are four maps. Steps are scaled to AdamW's usual size,
@@ -137,60 +142,86 @@ def orthogonal(matrices: Tensor) -> Tensor:
     return x.mT if tall else x
 
 
-def _muon(model: nn.Module, recipe: Recipe) -> Muon:
-    """Muon over all parameters of ``model``, the gates of its LSTMs apart.
-
-    Between ReLUs only the ratios of weights count, so that decay takes nothing away; gates have
-    to be sharp, and do not decay.
-    """
+def _stacked_gates(model: nn.Module) -> list[nn.Parameter]:
+    """The kernels of LSTMs, each of which stacks four matrices."""
     stacked: list[nn.Parameter] = []
     for module in model.modules():
         if isinstance(module, nn.LSTM | nn.LSTMCell):
             stacked += [p for p in module.parameters() if p.dim() == 2]
         else:
             stacked += getattr(module, "gate_weights", [])
-    known = {id(p) for p in stacked}
-    single = [p for p in model.parameters() if id(p) not in known]
-    groups = [
-        {"params": single, "matrices": 1, "weight_decay": recipe.weight_decay},
-        {"params": stacked, "matrices": _GATES, "rate": recipe.gate_rate},
-    ]
-    return Muon([group for group in groups if group["params"]], recipe.lr, beta2=recipe.beta2)
+    return stacked
 
 
-def build_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """The recipe's optimiser over all parameters of ``model``."""
-    if recipe.optimizer == "rmsprop":
-        return ReferenceRMSprop(model.parameters(), lr=recipe.lr)
-    if recipe.optimizer == "muon":
-        return _muon(model, recipe)
-    return torch.optim.AdamW(
-        model.parameters(),
-        lr=recipe.lr,
-        betas=(0.9, recipe.beta2),
-        weight_decay=recipe.weight_decay,
-        foreach=True,
-    )
+@dataclass(frozen=True)
+class Muon:
+    """Orthogonal steps for kernels and gates, Adam's for vectors; see `OrthogonalMomentum`."""
+
+    gate_rate: float = 1.0
+    """Learning rate of the kernels of LSTM gates, as a multiple of all others'."""
+    weight_decay: float = 0.0
+    """Decoupled decay of all kernels but the gates'."""
+    beta2: float = 0.99
+    """Decay of the squared gradients' average, for vectors."""
+
+    def __post_init__(self) -> None:
+        _check(self.weight_decay, self.beta2)
+        if not 0 < self.gate_rate < math.inf:
+            raise UsageError(f"gate_rate is {self.gate_rate}: give a finite factor above 0")
+
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Over all parameters of ``model``, the gates of its LSTMs apart.
+
+        Between ReLUs only the ratios of weights count, so that decay takes nothing away; gates
+        have to be sharp, and do not decay.
+        """
+        stacked = _stacked_gates(model)
+        known = {id(p) for p in stacked}
+        single = [p for p in model.parameters() if id(p) not in known]
+        groups = [
+            {"params": single, "matrices": 1, "weight_decay": self.weight_decay},
+            {"params": stacked, "matrices": _GATES, "rate": self.gate_rate},
+        ]
+        return OrthogonalMomentum([g for g in groups if g["params"]], beta2=self.beta2)
 
 
-class WeightAverage:
-    """Exponential moving average of a model's floating point weights and buffers."""
+@dataclass(frozen=True)
+class AdamW:
+    """AdamW, as PyTorch has it."""
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
-        self.decay = decay
-        self.weights: dict[str, Tensor] = {
-            name: tensor.detach().clone() for name, tensor in model.state_dict().items()
-        }
+    weight_decay: float = 0.0
+    """Decoupled decay of all weights."""
+    beta2: float = 0.99
+    """Decay of the squared gradients' average."""
 
-    @torch.no_grad()
-    def update(self, model: nn.Module, update: int) -> None:
-        """Move towards the model; early on faster, so that the start is soon forgotten."""
-        decay = min(self.decay, (1 + update) / (10 + update))
-        current: dict[str, Any] = model.state_dict()
-        floating = [name for name, t in current.items() if t.is_floating_point()]
-        torch._foreach_lerp_(
-            [self.weights[n] for n in floating], [current[n] for n in floating], 1 - decay
+    def __post_init__(self) -> None:
+        _check(self.weight_decay, self.beta2)
+
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Over all parameters of ``model``."""
+        return torch.optim.AdamW(
+            model.parameters(),
+            betas=(0.9, self.beta2),
+            weight_decay=self.weight_decay,
+            foreach=True,
         )
-        for name, tensor in current.items():
-            if not tensor.is_floating_point():
-                self.weights[name].copy_(tensor)
+
+
+@dataclass(frozen=True)
+class RMSprop:
+    """The reference's RMSProp: epsilon inside the root, accumulator starting at 1."""
+
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Over all parameters of ``model``."""
+        return ReferenceRMSprop(model.parameters())
+
+
+OptimizerChoice = Muon | AdamW | RMSprop
+
+
+def _check(weight_decay: float, beta2: float) -> None:
+    if not 0 <= weight_decay < math.inf or not 0 <= beta2 < 1:
+        raise UsageError(
+            f"weight_decay {weight_decay}, beta2 {beta2}: give a finite decay of at least 0, and "
+            "beta2 in [0, 1)"
+        )

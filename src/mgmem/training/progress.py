@@ -3,49 +3,71 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
+
+from mgmem.files import open_own
 
 
 @dataclass
 class Report:
     """The numbers of a moment of training."""
 
+    stage: str
     update: int
     updates: int
     steps: int
     loss: float
-    metric: str = ""
-    speed: float = 0.0
-    horizon: int | None = None
+    metric: str
+    rate: float
+    horizon: int | None
+    """Length of episodes while they grow."""
+    speed: float
+    """Updates per second."""
+    left: float
+    """Seconds to the end, should all episodes be whole from now on."""
 
     def line(self) -> str:
         """One plain line."""
-        growth = "" if self.horizon is None else f"  horizon {self.horizon}"
-        left = (self.updates - self.update) / self.speed if self.speed else float("inf")
-        return (
-            f"update {self.update:,}/{self.updates:,}  steps {self.steps:,}  "
-            f"loss {self.loss:.4f}  {self.metric}{growth}  "
-            f"{self.speed:.2f} updates/s  {_duration(left)} left"
-        )
+        growing = self.horizon is not None
+        parts = [
+            f"update {self.update:,}/{self.updates:,}",
+            self.stage,
+            f"steps {self.steps:,}",
+            f"loss {self.loss:.4f}",
+            self.metric,
+            f"horizon {self.horizon}" if growing else "",
+            f"rate {self.rate:.1e}",
+            f"{self.speed:.2f} updates/s",
+            f"{'at most ' if growing else ''}{_duration(self.left)} left",
+        ]
+        return "  ".join(part for part in parts if part)
 
 
 class Reporter:
-    """Shows progress and writes ``log.jsonl`` and, if installed, TensorBoard events."""
+    """Shows progress and writes ``log.jsonl`` and, if installed, TensorBoard events.
+
+    Of several processes that train together one reports; the others have no folder: they keep and
+    say nothing.
+    """
 
     _seconds_between_lines = 10.0
 
-    def __init__(self, folder: Path, name: str, updates: int, quiet: bool = False) -> None:
-        self._quiet = quiet
-        self._log = open(folder / "log.jsonl", "a", encoding="utf-8")  # noqa: SIM115
-        self._events = _tensorboard(folder / "tensorboard")
+    def __init__(self, folder: Path | None, name: str, updates: int, quiet: bool = False) -> None:
+        self._quiet = quiet = quiet or folder is None
+        self._log: IO[bytes] | None = None
+        self._events: Any = None
+        if folder is not None:
+            self._log = open_own(folder / "log.jsonl", os.O_WRONLY | os.O_APPEND)
+            self._events = _tensorboard(folder / "tensorboard")
         self._console = Console(file=sys.stderr)
         self._last_line = 0.0
         self._bar: Progress | None = None
@@ -54,7 +76,6 @@ class Reporter:
                 TextColumn("[bold]{task.description}"),
                 BarColumn(),
                 TextColumn("{task.fields[text]}"),
-                TimeRemainingColumn(),
                 console=self._console,
             )
             self._bar.start()
@@ -69,11 +90,14 @@ class Reporter:
             self._last_line = time.monotonic()
             print(report.line(), file=sys.stderr, flush=True)
 
-    def record(self, update: int, steps: int, values: dict[str, float]) -> None:
-        """Keep values in the log."""
-        entry: dict[str, Any] = {"update": update, "steps": steps, **values}
-        self._log.write(json.dumps(entry) + "\n")
-        self._log.flush()
+    def log(self, entry: dict[str, Any]) -> None:
+        """Keep an entry in the log."""
+        if self._log is not None:
+            self._log.write((json.dumps(entry) + "\n").encode())
+
+    def record(self, update: int, values: dict[str, float]) -> None:
+        """Keep values in the log and show them in TensorBoard."""
+        self.log(values)
         if self._events is not None:
             for key, value in values.items():
                 self._events.add_scalar(key, value, update)
@@ -81,7 +105,7 @@ class Reporter:
     def say(self, text: str) -> None:
         """Print one line."""
         if not self._quiet:
-            self._console.print(text, highlight=False)
+            self._console.print(text, highlight=False, markup=False)
 
     def __enter__(self) -> Reporter:
         return self
@@ -94,7 +118,8 @@ class Reporter:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
-        self._log.close()
+        if self._log is not None:
+            self._log.close()
         if self._events is not None:
             self._events.close()
 
@@ -109,8 +134,6 @@ def _tensorboard(folder: Path) -> Any:
 
 
 def _duration(seconds: float) -> str:
-    if seconds == float("inf"):
-        return "?"
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -1,0 +1,101 @@
+"""Trained models by name: what ``mgmem.load`` gives, and what training starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mgmem.errors import UsageError
+from mgmem.experiments.experiment import Experiment
+from mgmem.experiments.records import Record, load_records, shipped_weights
+from mgmem.experiments.registry import EXPERIMENTS, find
+from mgmem.model import Model
+from mgmem.tasks.base import Task
+from mgmem.training.content import Budget
+from mgmem.training.recipe import Fresh, Shipped
+from mgmem.training.weights import fill, load_weights
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model with its weights, and what they are about."""
+
+    model: Model
+    task: Task
+    experiment: Experiment
+    record: Record | None
+    """Of these weights, if their evaluation was recorded."""
+    path: Path
+    about: dict[str, Any]
+    """What the weights say of themselves: experiment, recipe, seed, budget."""
+    sha256: str
+
+
+def load(what: str | PathLike[str], device: str | torch.device = "cpu") -> Trained:
+    """Trained weights as a model that answers.
+
+    what: an experiment's name (its shipped weights), a run folder (its best weights) or a file.
+    """
+    path = locate(what)
+    weights = load_weights(path)
+    experiment = find(weights.about["experiment"])
+    task, model = experiment.build(options=weights.about.get("task"))
+    fill(model, weights.tensors, path)
+    return Trained(
+        model.to(device).eval(),
+        task,
+        experiment,
+        next((record for record in load_records() if record.weights == weights.sha256), None),
+        path,
+        weights.about,
+        weights.sha256,
+    )
+
+
+def locate(what: str | PathLike[str]) -> Path:
+    """The weights file meant by a name, a run folder or a path."""
+    if str(what) in EXPERIMENTS:
+        shipped = shipped_weights(str(what))
+        if shipped is None:
+            raise UsageError(f"no weights are shipped for {what}: `mgmem train {what}` makes some")
+        return shipped
+    path = Path(what)
+    if path.is_dir():
+        if not (path / "best.safetensors").is_file():
+            raise UsageError(f"{path} holds no best.safetensors: let it train until it evaluates")
+        return path / "best.safetensors"
+    if path.exists():
+        return path
+    find(str(what))  # an unknown name: says which is nearest
+    raise UsageError(f"{what}: no such experiment, run folder or file")
+
+
+def begin(
+    experiment: Experiment,
+    seed: int,
+    start: Fresh | Shipped,
+    options: Mapping[str, str] | None = None,
+) -> tuple[Task, Model, Budget]:
+    """Task and model as training starts with them, and what their weights have already taken."""
+    if isinstance(start, Fresh):
+        return *experiment.build(seed, options, start.init), Budget()
+    task, model = experiment.build(seed, options)
+    path = locate(start.experiment)
+    weights = load_weights(path)
+    if weights.sha256 != start.sha256:
+        raise UsageError(
+            f"this recipe starts from weights of {start.experiment} with checksum "
+            f"{start.sha256[:12]}…, but those shipped have {weights.sha256[:12]}…: another start "
+            "gives another result; name theirs with --start.sha256 if that is meant"
+        )
+    tensors = weights.tensors
+    if start.parts:
+        taken = {n: t for n, t in tensors.items() if n.startswith(start.parts)}
+        tensors = {**model.state_dict(), **taken}
+    fill(model, tensors, path)
+    return task, model, Budget(**weights.about.get("trained", {}))

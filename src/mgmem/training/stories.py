@@ -1,0 +1,173 @@
+"""Learning from a finite number of stories: epochs, shuffled anew each time.
+
+Every task gives as many questions as any other, however many stories they are in, unless it has so
+few that they would only be learned by heart. Stories are drawn some hundreds at a time and put
+beside others of their length, so that little is read past an end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mgmem.errors import UsageError
+from mgmem.tasks.babi import Babi
+from mgmem.tasks.babi_data import TASKS, Ints
+from mgmem.tasks.base import Batch, Task
+from mgmem.tasks.seeds import SeedStream
+from mgmem.training.feed import Share
+
+_EPOCH = 10_000
+"""Questions of a task that count as an epoch; bAbI's training files have so many each."""
+
+
+@dataclass(frozen=True)
+class Stories:
+    """The lesson: whole stories, with all their questions."""
+
+    words: int = 2_000
+    """Words in a batch, about; long stories come in smaller batches."""
+    fewest: int = 16
+    """Stories in a batch, at least."""
+    pool: int = 160
+    """Questions of each task that are drawn at once and sorted by length."""
+    repeat: float = 2.0
+    """How often a story is read, at most, while a task of many questions is read once."""
+    longest: int = 800
+    """Stories are cut after their last answer within so many words."""
+    begin: int = 0
+    """The same at the start; 0: no shorter than ever. Short beginnings are learned first."""
+    grow: float = 1.0
+    """Epochs over which stories grow from ``begin`` to ``longest``."""
+
+    def __post_init__(self) -> None:
+        for name in ("words", "fewest", "pool", "longest"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)}: give at least 1")
+        if not self.repeat > 0:
+            raise UsageError(f"repeat is {self.repeat}: give a number above 0")
+        if not 0 <= self.begin <= self.longest or not self.grow > 0:
+            raise UsageError(
+                f"begin {self.begin}, grow {self.grow}: stories begin with up to "
+                f"longest = {self.longest} words, and take some epochs to grow"
+            )
+
+    def feed(self, task: Task, stream: SeedStream, batch: int, share: Share) -> StoryFeed:
+        """Batches of at most ``batch`` stories."""
+        if not isinstance(task, Babi):
+            raise UsageError(f"{task.name} tells no stories; babi does")
+        if batch < self.fewest or self.fewest % share.world:
+            raise UsageError(
+                f"batches of {self.fewest} to {batch} stories for {share.world} processes: give "
+                "at least the fewest, which has to be a multiple of the processes"
+            )
+        return StoryFeed(self, task, stream, batch, share)
+
+    def steps(self, task: Task) -> int:
+        """Words of a story, about; more than that in few of them."""
+        return self.words // self.fewest
+
+    def pools_per_epoch(self, task: Babi) -> float:
+        """How many pools there are until a task of many questions has been read once."""
+        stories = task.stories("train")
+        return float(np.bincount(stories.task, stories.questions).max()) / self.pool
+
+    def limit(self, pool: int) -> int:
+        """Longest story in pool number ``pool``."""
+        if not self.begin:
+            return self.longest
+        done = min(1.0, pool * self.pool / _EPOCH / self.grow)
+        return round(self.begin * (self.longest / self.begin) ** done)
+
+
+class StoryFeed:
+    """A pure function of its position: the pool, and how many of its batches were given."""
+
+    carries_state = False
+
+    def __init__(
+        self, lesson: Stories, task: Babi, stream: SeedStream, batch: int, share: Share
+    ) -> None:
+        self._lesson, self._task, self._stream = lesson, task, stream
+        self._stories = task.stories(stream.split)
+        self._asked = np.bincount(self._stories.task, self._stories.questions, TASKS + 1)[1:]
+        self._most, self._share = batch, share
+        self._pool, self._given = 0, 0
+        self._batches: list[Ints] | None = None
+        self.steps = 0
+        """Words of each of the batches' longest stories."""
+
+    def next(self) -> Batch:
+        """The next batch of stories, whole."""
+        if self._batches is None:
+            self._batches = self._cut_pool(self._pool)
+        chosen = self._batches[self._given][self._share.rank :: self._share.world]
+        episodes = self._task.chosen(self._stream.split, chosen, self._lesson.limit(self._pool))
+        self._given += 1
+        if self._given == len(self._batches):
+            self._pool, self._given, self._batches = self._pool + 1, 0, None
+        self.steps += episodes.length
+        return episodes.batch(0, episodes.length)
+
+    @property
+    def horizon(self) -> int | None:
+        """Words of the longest stories for now, while they grow."""
+        limit = self._lesson.limit(self._pool)
+        return limit if limit < self._lesson.longest else None
+
+    @property
+    def epochs(self) -> float:
+        """How often a task of 10,000 questions has been read."""
+        return self._pool * self._lesson.pool / _EPOCH
+
+    def score(self, value: float) -> None:
+        """Nothing depends on how well it goes."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position."""
+        return {"pool": self._pool, "given": self._given, "steps": self.steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to a saved position."""
+        self._pool, self._given, self.steps = state["pool"], state["given"], state["steps"]
+        self._batches = None
+
+    def _cut_pool(self, pool: int) -> list[Ints]:
+        """Numbers of the stories of every batch of a pool."""
+        random, world = self._random(0, pool), self._share.world
+        numbers = np.concatenate([self._draw(task, pool) for task in self._task.tasks])
+        lengths = self._stories.cut(self._lesson.limit(pool))
+        numbers = random.permutation(numbers[lengths[numbers] > 0])
+        numbers = numbers[: len(numbers) // world * world]
+        order = numbers[np.argsort(lengths[numbers], kind="stable")]
+        batches, start = [], 0
+        while start < len(order):
+            stop = start + self._count(lengths[order[start:]])
+            batches.append(order[start:stop])
+            start = stop
+        return [batches[i] for i in random.permutation(len(batches))]
+
+    def _count(self, lengths: Ints) -> int:
+        """How many of the stories left, short ones first, make the next batch."""
+        lesson, world = self._lesson, self._share.world
+        counts = np.arange(1, 1 + min(len(lengths), self._most))
+        fitting = int((counts * lengths[: len(counts)] <= lesson.words).sum())
+        count = max(lesson.fewest, fitting // world * world)
+        return len(lengths) if len(lengths) - count < lesson.fewest else count
+
+    def _draw(self, task: int, pool: int) -> Ints:
+        """Numbers of a task's stories that belong to a pool: its share of endless epochs."""
+        own = np.flatnonzero(self._stories.task == task)
+        asked = self._asked[task - 1]
+        share = min(1 / asked, self._lesson.repeat / self._asked.max())
+        each = self._lesson.pool * len(own) * share
+        drawn = np.arange(int(pool * each), int((pool + 1) * each))
+        epoch, place = np.divmod(drawn, len(own))
+        orders = {e: self._random(task, e).permutation(own) for e in np.unique(epoch).tolist()}
+        return np.array([orders[e][i] for e, i in zip(epoch, place, strict=True)], np.int64)
+
+    def _random(self, *key: int) -> np.random.Generator:
+        seed = np.random.SeedSequence(self._stream.root, spawn_key=key)
+        return np.random.Generator(np.random.Philox(seed))

@@ -1,0 +1,149 @@
+"""Learning from finite stories: epochs, evenly by task, by length, the same again after a stop."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from runs import assert_identical, final, train
+
+from mgmem.errors import UsageError
+from mgmem.tasks import AssociativeRecall, SeedStream
+from mgmem.tasks.babi import Babi
+from mgmem.tasks.story_scores import NUMBERED
+from mgmem.training.feed import Share
+from mgmem.training.stories import Stories
+
+pytestmark = pytest.mark.skipif(
+    not (Path(os.environ.get("MGMEM_DATA", "")) / "babi").is_dir(),
+    reason="no bAbI: set MGMEM_DATA to a folder with babi/tasks_1-20_v1-2.tar.gz in it",
+)
+TRAIN = SeedStream(0, "train")
+
+
+def feed(lesson=None, task=None, stream=TRAIN, batch=64, share=None):
+    return (lesson or Stories()).feed(task or Babi(), stream, batch, share or Share())
+
+
+def asked(batch):
+    """Questions of each task in a batch, by the places where answers begin."""
+    fresh = torch.cat(
+        [torch.ones_like(batch.times[:1], dtype=torch.bool), batch.times.diff(dim=0) != 1]
+    )
+    per_story = (fresh & (batch.weight[0] > 0)).sum(0)
+    return np.bincount((batch.episode // NUMBERED).numpy(), per_story.numpy(), minlength=21)[1:]
+
+
+def test_every_task_gives_as_many_questions_as_any_other():
+    source, counts = feed(), np.zeros(20)
+    while source.state_dict()["pool"] < 4:
+        counts += asked(source.next())
+    assert (abs(np.delete(counts, 2) - 640) < 45).all()
+    # Task 3 has few stories: none is read more than twice while others are read once.
+    assert 200 < counts[2] < 300
+
+
+def test_an_epoch_reads_every_story_of_a_task_once():
+    task = Babi((20,))
+    own = np.flatnonzero(task.stories("train").task == 20)
+    source, seen = feed(Stories(pool=100), task), []
+    while sum(map(len, seen)) <= len(own):
+        pool, drawn = source.state_dict()["pool"], []
+        while source.state_dict()["pool"] == pool:
+            drawn += (source.next().episode % NUMBERED).tolist()
+        seen.append(drawn)
+    first = [number for drawn in seen[:-1] for number in drawn]
+    assert len(set(first)) == len(first)
+    assert set(first) <= set(own.tolist())
+    assert set(own.tolist()) - set(first) <= set(seen[-1])
+
+
+def test_batches_hold_stories_of_one_length_and_about_as_many_words():
+    source = feed()
+    read = padded = 0
+    for _ in range(60):
+        batch = source.next()
+        steps, stories = batch.inputs.shape[:2]
+        assert 16 <= stories <= 64
+        assert steps * stories <= 2_000 or stories < 48
+        read, padded = read + int(batch.lengths.sum()), padded + steps * stories
+    assert read / padded > 0.85
+
+
+def test_the_same_position_gives_the_same_batch():
+    first, second = feed(), feed()
+    for _ in range(40):
+        first.next()
+    second.load_state_dict(first.state_dict())
+    for _ in range(5):
+        one, other = first.next(), second.next()
+        assert torch.equal(one.inputs, other.inputs)
+        assert torch.equal(one.targets[0], other.targets[0])
+        assert torch.equal(one.episode, other.episode)
+    assert first.state_dict() == second.state_dict()
+
+
+def test_seeds_shuffle_differently():
+    one, other = feed(), feed(stream=SeedStream(1, "train"))
+    assert one.next().episode.tolist() != other.next().episode.tolist()
+
+
+def test_several_processes_share_what_one_would_read():
+    whole = feed()
+    parts = [feed(share=Share(rank, 2)) for rank in range(2)]
+    for _ in range(6):
+        alone = sorted(whole.next().episode.tolist())
+        together = sorted(n for part in parts for n in part.next().episode.tolist())
+        assert len(together) % 2 == 0
+        assert abs(len(alone) - len(together)) <= 1 or alone[0] == together[0]
+
+
+def test_short_beginnings_come_first_if_wanted():
+    lesson = Stories(begin=20, grow=0.1, longest=100)
+    source = feed(lesson)
+    assert source.horizon == 20
+    longest = []
+    while source.state_dict()["pool"] < 9:
+        longest.append((source.state_dict()["pool"], source.next().inputs.shape[0]))
+    assert max(steps for pool, steps in longest if pool == 0) <= 20
+    assert max(steps for pool, steps in longest if pool == 8) > 90
+    assert source.horizon is None
+
+
+def test_no_test_story_is_trained_on():
+    task = Babi((1, 2, 6))
+    told = task.stories("test")
+    tests = {told.of(i)[0].tobytes() for i in range(len(told))}
+    train, source = task.stories("train"), feed(task=task)
+    for _ in range(30):
+        for number in (source.next().episode % NUMBERED).tolist():
+            assert train.of(number)[0].tobytes() not in tests
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_weights(tmp_path):
+    base = ["babi", "--task", "tasks=20", "--threads", "1", "--quiet"]
+    for setting in ("read.updates 3", "finish.updates 2", "read.validation.every 2"):
+        name, value = setting.split()
+        base += [f"--{name}", value]
+    base += ["--read.validation.episodes", "4", "--finish.validation.episodes", "4"]
+    base += ["--read.lesson.pool", "40"]
+    base += ["--read.lesson.words", "100", "--finish.lesson.words", "100"]
+    for folder, stops in (("whole", ()), ("stopped", ("2", "4"))):
+        for stop in stops:
+            done = train(tmp_path / folder, "--max-updates", stop, base=base)
+            assert done.returncode == 0, done.stderr
+        done = train(tmp_path / folder, base=base)
+        assert done.returncode == 0, done.stderr
+    assert_identical(final(tmp_path / "whole"), final(tmp_path / "stopped"))
+
+
+def test_what_can_not_be_is_refused():
+    with pytest.raises(UsageError, match="tells no stories"):
+        feed(task=AssociativeRecall(10))
+    with pytest.raises(UsageError, match="batches of 16 to 8 stories"):
+        feed(batch=8)
+    with pytest.raises(UsageError, match="stories begin with up to"):
+        Stories(begin=900)
+    with pytest.raises(UsageError, match="words is 0"):
+        Stories(words=0)
