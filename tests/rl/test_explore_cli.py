@@ -1,0 +1,105 @@
+"""Training, evaluating and showing explorers from the command line, for a few real steps."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mgmem.cli import main
+from mgmem.experiments.explore import SYSTEMS
+from mgmem.experiments.explore_records import load_walk_records, walk_table
+from mgmem.report.explore_curves import draw_company, draw_learning
+from mgmem.report.style import save_figure
+from mgmem.training import checkpoint
+
+TINY = [
+    "--ppo.mazes=4", "--ppo.rollout=4", "--ppo.minibatches=2", "--ppo.epochs=1",
+    "--evaluate-every=1", "--evaluate-walks=2", "--quiet", "--threads=1",
+]  # fmt: skip
+
+
+def train(folder, *more, updates=1, system="memory"):
+    words = ["train", "explore-15", f"--folder={folder}", f"--system={system}"]
+    return main([*words, f"--max-updates={updates}", *TINY, *more])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    assert train(folder) == 0
+    return folder
+
+
+def test_training_leaves_weights_a_checkpoint_a_log_and_goes_on_from_there(trained):
+    names = {path.name for path in trained.iterdir()}
+    assert {"best.safetensors", "log.jsonl"} <= names
+    assert train(trained, updates=2) == 0
+    content, _ = checkpoint.newest(trained)
+    assert content["learner"]["done"] == 2
+    assert len(content["progress"]["curve"]) == 2
+    lines = [json.loads(line) for line in (trained / "log.jsonl").read_text().splitlines()]
+    assert {"reward_per_step", "entropy"} <= lines[0].keys()
+    assert {"valid/coverage", "valid/f", "valid/localization_loss"} <= lines[1].keys()
+
+
+def test_evaluation_puts_an_agent_beside_the_rules_and_records_them(trained, tmp_path, capsys):
+    words = ["explore", "evaluate", "explore-15", str(trained), "--walks=2", "--record"]
+    assert main([*words, f"--results={tmp_path}", "--quiet"]) == 0
+    said = capsys.readouterr().out
+    assert "paper: F 0.9286" in said
+    records = load_walk_records("explore-15", tmp_path)
+    assert {record.walker for record in records} == {"memory", "random", "careful", "frontier"}
+    assert records[0].walker == "frontier"
+    assert walk_table(records) in said
+    learned = next(record for record in records if record.walker == "memory")
+    assert learned.parameters > 0
+    assert learned.command is not None
+    assert learned.command.startswith("mgmem train explore-15")
+    assert str(trained) not in learned.command
+    assert np.array(learned.coverage).shape == (301, 3)
+    save_figure(draw_company("explore-15", records), tmp_path / "company.png")
+    save_figure(draw_learning("explore-15", learned.curve), tmp_path / "learning.png")
+
+
+def test_a_walk_can_be_seen(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("mgmem.report.explore_walk._MOST_FRAMES", 3)
+    words = ["explore", "show", "explore-15", str(trained), "--no-records", f"--out={tmp_path}"]
+    assert main(words) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "explore-15-walk0.gif",
+        "explore-15-learning.png",
+    }
+
+
+def test_speed_is_measured_for_the_environment_and_for_every_system(capsys):
+    assert main(["explore", "speed", "explore-15", "--seconds=0.01", "--threads=1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + len(SYSTEMS)
+    assert all(line.endswith(" steps/s") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["explore"], "say one of evaluate, show, speed"),
+        (["train", "explore-16"], "did you mean 'explore-15'"),
+        (["train", "explore-15", "--memory", "nowhere"], "no experiment 'nowhere'"),
+        (["train", "explore-15", "--memory", "sort-20"], "no multigrid memory of a map"),
+        (["train", "explore-25"], "no weights are shipped for mapping-25-random"),
+        (["explore", "evaluate", "explore-15", "--walks", "1"], "at least 2"),
+        (["explore", "evaluate", "explore-15", "nowhere"], "no run folder"),
+        (["explore", "show", "explore-15", "nowhere"], "no run folder"),
+    ],
+)
+def test_what_can_not_be_is_one_clear_sentence(words, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_weights_of_another_memory_are_refused(trained, capsys):
+    words = ["explore", "evaluate", "explore-15", str(trained), "--memory", "mapping-9"]
+    assert main(words) == 2
+    assert "mgmem: " in capsys.readouterr().err
