@@ -29,11 +29,13 @@ def make_record(
     ]
     last = values[-1]
     return Record(
+        schema=2,
         experiment=experiment,
         recipe="fast",
         seed=seed,
-        command=f"mgmem train {experiment}",
+        commands=[f"mgmem train {experiment}"],
         settings={},
+        weights="0" * 64,
         commit="0123456789ab",
         date="2020-07-12",
         machine="2 cores",
@@ -44,5 +46,7 @@ def make_record(
         seconds=3600 * hours,
         curve=curve,
         episodes=5000,
+        metric=metric,
+        higher_is_better=metric == "f",
         metrics={metric: {"value": last, "low": last - 0.001, "high": last + 0.001}},
     )

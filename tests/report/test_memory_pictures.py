@@ -13,6 +13,7 @@ from PIL import Image
 from mgmem.errors import UsageError
 from mgmem.report import animation, style
 from mgmem.report.memory_figure import MomentFigure, draw_moment, draw_strip
+from mgmem.report.walk_figure import WalkFigure
 
 
 def pictures(figure):
@@ -57,8 +58,9 @@ def test_a_moment_shows_map_memory_query_target_and_answer(history, tmp_path):
     assert image.std() > 20
 
 
-def test_no_two_texts_of_a_moment_overlap(history):
-    figure = draw_moment(history, 1)
+@pytest.mark.parametrize("kind", ["history", "read_history"])
+def test_no_two_texts_of_a_moment_overlap(kind, request):
+    figure = draw_moment(request.getfixturevalue(kind), 1)
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     shown = [figure.texts[0]]
@@ -81,6 +83,34 @@ def test_a_strip_shows_every_moment(history, tmp_path):
             assert shows(figure, values)
     assert "step 6" in words(figure)
     assert read_image(style.save_figure(figure, tmp_path / "strip.png")).std() > 20
+
+
+def test_maps_read_out_of_the_memory_are_shown(read_history, tmp_path):
+    moment = read_history.moments[1]
+    for figure in (draw_moment(read_history, 1), draw_strip(read_history)):
+        for values in (moment.probed, moment.believed):
+            assert any(
+                shown.shape == values.shape and np.array_equal(shown, values, equal_nan=True)
+                for shown in (np.ma.filled(picture, np.nan) for picture in pictures(figure))
+                if shown.dtype.kind == "f"
+            )
+        assert f"channel {read_history.chosen[0] + 1} of 8" in words(figure)
+        assert f"{moment.right('believed'):.1%} of the cells seen right" in words(figure)
+        assert read_image(style.save_figure(figure, tmp_path / "read.png")).std() > 20
+
+
+def test_a_walk_is_animated_as_world_memory_map_and_answer(read_history, tmp_path):
+    frames = list(animation.moment_frames(read_history, 50))
+    assert len(frames) == 3
+    assert frames[0].shape[1] > 3 * frames[0].shape[0]
+    assert (frames[0] != frames[2]).any()
+    turned = WalkFigure(read_history, 0)
+    turned.pixels(50)
+    turned.show(2)
+    np.testing.assert_array_equal(turned.pixels(50), WalkFigure(read_history, 2).pixels(50))
+    text = words(turned.figure)
+    for word in ("step 49 of 49", "the map it holds", "cells seen right", "found"):
+        assert word in text
 
 
 def test_models_without_grids_get_pictures_without_them(history, tmp_path):

@@ -57,7 +57,7 @@ class Silent(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.zeros(1))
         self.grid = grid
 
-    def forward(self, inputs, state=None, *, queries, times, reset=None):
+    def forward(self, inputs, state=None, *, queries, times, reset=None, lengths=None):
         shape = (len(times), inputs.shape[1], 1, self.grid, self.grid)
         return tuple(torch.zeros(shape) for _ in queries), None
 

@@ -16,6 +16,7 @@ from mgmem.errors import UsageError
 from mgmem.report.memory import History
 from mgmem.report.memory_figure import MomentFigure
 from mgmem.report.style import write_file
+from mgmem.report.walk_figure import WalkFigure
 
 try:
     from PIL import Image
@@ -30,14 +31,15 @@ _COLORS = 255
 _LAST_FRAME_SECONDS = 2.0
 
 
-def animate(history: History, path: Path, *, dpi: int = 66, rate: float = 8.0) -> Path:
+def animate(history: History, path: Path, *, dpi: int = 84, rate: float = 8.0) -> Path:
     """Write all moments of a history, so many a second, as the suffix says: .gif or .mp4."""
     return save_animation(moment_frames(history, dpi), path, rate)
 
 
 def moment_frames(history: History, dpi: int) -> Iterator[Frame]:
     """A picture of every moment: (height, width, 3) each."""
-    picture = MomentFigure(history, 0)
+    read = history.moments[0].probed is not None
+    picture = WalkFigure(history) if read else MomentFigure(history, 0)
     for index in range(len(history.moments)):
         picture.show(index)
         yield picture.pixels(dpi)

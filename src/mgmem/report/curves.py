@@ -54,15 +54,15 @@ def _group_title(group: Sequence[Record]) -> str:
 def _draw_group(
     axes: Axes, task: Task, group: Sequence[Record], key: str, label: str, unit: float
 ) -> None:
-    score = task.new_score()
-    if not score.higher_is_better:
+    metric = task.metric
+    if not metric.higher_is_better:
         axes.set_yscale("log")
     runs: dict[str, int] = {}
     for record in group:
         experiment = find(record.experiment)
         color = style.system_color(experiment.system)
         x = np.array([point[key] for point in record.curve]) / unit
-        y = np.array([point[score.key] for point in record.curve])
+        y = np.array([point[metric.name] for point in record.curve])
         line = "-" if experiment.system == "multigrid" else "--"
         marker = "o" if len(x) == 1 else ""
         # Further runs of one experiment share its colour, fainter.
@@ -71,11 +71,11 @@ def _draw_group(
         name = _label(record, group)
         axes.plot(x, y, line, marker=marker, color=color, alpha=alpha, label=name)
         if number == 1:
-            _paper_line(axes, experiment, score.key, color)
-    if score.higher_is_better:
+            _paper_line(axes, experiment, metric.name, color)
+    if metric.higher_is_better:
         axes.set_ylim(0, 1.02)
     axes.set_xlim(left=0)
-    axes.set(xlabel=label, ylabel=f"{_NAMES.get(score.key, score.key)}")
+    axes.set(xlabel=label, ylabel=f"{_NAMES.get(metric.name, metric.name)}")
     if unit == 1.0:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from mgmem.report import style
 from mgmem.report.dnc_memory import DNCHistory
+from mgmem.report.map_panels import draw_map, map_legend
 from mgmem.report.memory import History
-from mgmem.report.memory_figure import draw_map, map_legend
 from mgmem.report.style import Axes, Figure
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mgmem.errors import UsageError
+from mgmem.model import ask
 from mgmem.nn.state import MemoryState
 from mgmem.tasks.base import Batch
 from mgmem.tasks.mapping import Mapping
@@ -29,6 +31,19 @@ UNKNOWN, FREE, WALL = 0, 1, 2
 _NEVER = np.iinfo(np.int64).max
 
 
+class View(Protocol):
+    """Chooses what of a memory is shown, and reads maps out of it."""
+
+    @property
+    def channels(self) -> tuple[int, int]:
+        """The channels of h and of c to show."""
+
+    def read(
+        self, state: MemoryState, explored: npt.NDArray[np.int8]
+    ) -> tuple[Image, Image | None]:
+        """Maps by a probe and by the reader, (grid, grid)."""
+
+
 @dataclass(frozen=True)
 class Moment:
     """An episode after one of its steps; maps are (grid, grid), the start at (grid//2, grid//2).
@@ -36,8 +51,10 @@ class Moment:
     step: number of the step, from 0.
     explored: UNKNOWN, FREE or WALL, as far as the agent has seen by now.
     path: (step + 1, 2) rows and columns of the agent on the map.
-    hidden, cell: the finest grid of the memory's deepest layer, mean over channels: (side, side);
-        None for models whose memory is no grid.
+    hidden, cell: the finest grid of the memory's deepest layer, (side, side): one channel, or
+        the mean of all; None for models whose memory is no grid.
+    probed, believed: the map read out of the memory, (grid, grid), 0 free, 1 wall, NaN not known:
+        by a linear probe, and by asking the reader; None where it is not read.
     query: (k, k), FREE or WALL; None while no window has been seen completely.
     target: 1 where the query was seen. answer: the model's probabilities for that.
     """
@@ -50,6 +67,14 @@ class Moment:
     query: npt.NDArray[np.int8] | None
     target: Image
     answer: Image
+    probed: Image | None = None
+    believed: Image | None = None
+
+    def right(self, part: str) -> float:
+        """Share of the cells seen that "probed" or "believed" tells right."""
+        seen, said = self.explored != UNKNOWN, getattr(self, part)
+        right = np.where(np.isnan(said), False, (said > 0.5) == (self.explored == WALL))
+        return float(right[seen].mean()) if seen.any() else 1.0
 
     def verdict(self) -> tuple[int, int, int]:
         """Places found, missed, and named wrongly (probability at least 0.5)."""
@@ -59,7 +84,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class History:
-    """Moments of one episode. `name` is for titles; `channels` those of the memory's grid."""
+    """Moments of one episode. `name` is for titles; `channels` those of the memory's grid.
+
+    chosen: the channels of h and of c that are shown, numbered from 0; None: the mean of all.
+    """
 
     name: str
     episode: int
@@ -67,6 +95,13 @@ class History:
     grid: int
     channels: int | None
     moments: tuple[Moment, ...]
+    chosen: tuple[int, int] | None = None
+
+    def shown(self, part: str) -> str:
+        """In words what "hidden" or "cell" shows."""
+        if self.chosen is None:
+            return f"mean of {self.channels} channels"
+        return f"channel {self.chosen[part == 'cell'] + 1} of {self.channels}"
 
     def limits(self, part: str) -> tuple[float, float]:
         """A range of colours for "hidden" or "cell" that suits all moments alike."""
@@ -106,8 +141,11 @@ def remember(
     name: str = "mapping",
     reader: int = 0,
     stream: SeedStream | None = None,
+    view: View | None = None,
 ) -> History:
     """Run an episode and keep what is there after ``steps`` (None: after every step).
+
+    ``view`` says which channels to keep and reads maps; see `map_view`. None: means, no maps.
 
     The model is queried after these steps and no others. ``stream``: None means the test
     episodes that `mgmem evaluate` scores.
@@ -117,8 +155,8 @@ def remember(
     run = task.episodes(stream or SeedStream(TEST_SEED, "test"), episode, 1)
     moments_at = _checked_steps(steps, run.length)
     observed = run.batch(0, run.length, torch.zeros(0, dtype=torch.int64)).inputs[:, 0]
-    path = _path(observed, task)
-    seen_at, walls = _first_seen(observed, path, task.grid)
+    path = path_on_map(observed, task)
+    seen_at, walls = first_seen(observed, path, task.grid)
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
@@ -126,15 +164,20 @@ def remember(
     for step in moments_at:
         piece = run.batch(start, step + 1, torch.tensor([step - start]))
         moved = piece.to(device)
-        answers, state = model(moved.inputs, state, queries=moved.queries, times=moved.times)
+        answers, state = ask(model, moved, state)
         hidden, cell = _deepest(state)
+        explored = np.where(seen_at <= step, walls, UNKNOWN).astype(np.int8)
+        probed, believed = (None, None) if view is None else view.read(state, explored)
+        chosen = (None, None) if view is None else view.channels
         moments.append(
             Moment(
                 step=step,
-                explored=np.where(seen_at <= step, walls, UNKNOWN).astype(np.int8),
+                explored=explored,
                 path=path[: step + 1],
-                hidden=None if hidden is None else _picture(hidden.mean(0)),
-                cell=None if cell is None else _picture(cell.mean(0)),
+                hidden=None if hidden is None else _shown(hidden, chosen[0]),
+                cell=None if cell is None else _shown(cell, chosen[1]),
+                probed=probed,
+                believed=believed,
                 query=_query(piece, reader),
                 target=_picture(piece.targets[reader][0, 0, 0]),
                 answer=_picture(answers[reader][0, 0, 0].float().sigmoid()),
@@ -143,7 +186,8 @@ def remember(
         start = step + 1
     model.train(was_training)
     channels = None if hidden is None else hidden.shape[0]
-    return History(name, episode, run.length, task.grid, channels, tuple(moments))
+    chosen_channels = None if view is None else view.channels
+    return History(name, episode, run.length, task.grid, channels, tuple(moments), chosen_channels)
 
 
 def _checked_steps(steps: Sequence[int] | None, length: int) -> list[int]:
@@ -154,7 +198,7 @@ def _checked_steps(steps: Sequence[int] | None, length: int) -> list[int]:
     return sorted(set(steps))
 
 
-def _path(observed: Tensor, task: Mapping) -> Cells:
+def path_on_map(observed: Tensor, task: Mapping) -> Cells:
     """Where the agent is on the map, from the location channels of (T, 4, m, m): (T, 2)."""
     location = observed[:, 2:, 0, 0].numpy()
     if task.location == "raw":
@@ -165,7 +209,7 @@ def _path(observed: Tensor, task: Mapping) -> Cells:
     return np.rint(relative).astype(np.int64) + task.grid // 2
 
 
-def _first_seen(
+def first_seen(
     observed: Tensor, path: Cells, grid: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
     """When each cell of the map came into view, and what it is; from (T, 4, m, m)."""
@@ -196,6 +240,11 @@ def _query(piece: Batch, reader: int) -> npt.NDArray[np.int8] | None:
         return None
     wall = piece.queries[reader][0, 0, 1].numpy() > 0.5
     return np.where(wall, WALL, FREE).astype(np.int8)
+
+
+def _shown(grids: Tensor, channel: int | None) -> Image:
+    """One channel of (channels, side, side), or the mean of all."""
+    return _picture(grids.mean(0) if channel is None else grids[channel])
 
 
 def _picture(values: Tensor) -> Image:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mgmem.errors import UsageError
+from mgmem.model import ask
 from mgmem.report import style
 from mgmem.report.style import Axes, Figure, Rectangle
 from mgmem.tasks.base import Task
@@ -59,7 +60,7 @@ def answer_sequence(
     batch = run.batch(0, run.length)
     moved = batch.to(next(model.parameters()).device)
     model.eval()
-    (logits,), _ = model(moved.inputs, None, queries=moved.queries, times=moved.times)
+    (logits,), _ = ask(model, moved)
     inputs, queries, targets = batch.inputs[:, 0], batch.queries[0][:, 0], batch.targets[0][:, 0]
     logits = logits[:, 0].cpu().float()
     classes = not targets.is_floating_point()

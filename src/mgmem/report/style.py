@@ -20,7 +20,7 @@ try:
     from matplotlib.axes import Axes
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.collections import LineCollection
-    from matplotlib.colors import ListedColormap
+    from matplotlib.colors import LinearSegmentedColormap, ListedColormap
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.lines import Line2D
@@ -70,6 +70,10 @@ VALUES = "cividis"
 UNKNOWN_COLOR, FREE_COLOR, WALL_COLOR = "#C3C9D3", "#FFFFFF", "#2B3440"
 MAP = ListedColormap([UNKNOWN_COLOR, FREE_COLOR, WALL_COLOR])
 """Colour map of worlds: 0 not seen yet, 1 free, 2 wall."""
+BELIEF = LinearSegmentedColormap.from_list("belief", [FREE_COLOR, WALL_COLOR]).with_extremes(
+    bad=UNKNOWN_COLOR
+)
+"""Colour map of what is believed to be a wall, from 0 to 1; not a number: not known."""
 
 _FORMATS = ("png", "pdf", "svg")
 
