@@ -1,0 +1,1 @@
+"""The page: a memory that runs in the browser, and the server that shows it."""
