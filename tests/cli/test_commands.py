@@ -1,29 +1,35 @@
 """Every command does its real work, for a moment."""
 
+import dataclasses
 import json
 import os
+import shlex
 from pathlib import Path
 
 import pytest
-import torch
 
+import mgmem
 from mgmem.bench.measure import multiply_adds
 from mgmem.cli import main
-from mgmem.experiments import find, records
+from mgmem.cli.train import parse
+from mgmem.experiments import find, records, scored
 from mgmem.experiments.records import Record, load_records
+from mgmem.experiments.trained import locate
 from mgmem.training.checkpoint import newest
-from mgmem.training.weights import load_weights
+from mgmem.training.weights import load_weights, save_weights
 
 QUICK = [
-    "--batch", "4", "--groups", "2", "--chunk", "6", "--horizon", "6", "--evaluate-every", "2",
-    "--evaluate-episodes", "4", "--threads", "1", "--quiet",
+    "--threads", "1", "--quiet", "--reach.updates", "2", "--reach.batch", "4",
+    "--reach.validation.every", "2", "--reach.validation.episodes", "4",
+    "--learn.updates", "1", "--learn.validation.episodes", "4",
+    "--finish.updates", "1", "--finish.validation.episodes", "4",
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "mapping-9"
-    assert main(["train", "mapping-9", "--folder", str(folder), "--updates", "4", *QUICK]) == 0
+    assert main(["train", "mapping-9", "--folder", str(folder), *QUICK]) == 0
     return folder
 
 
@@ -32,53 +38,86 @@ def test_train_leaves_checkpoint_best_weights_log_and_events(run_folder):
     assert {"checkpoint-4.ckpt", "best.safetensors", "log.jsonl", "tensorboard"} <= names
 
 
-def test_train_goes_on_with_the_same_command(run_folder, tmp_path):
-    arguments = ["train", "mapping-9", "--folder", str(tmp_path), "--updates", "4", *QUICK]
+def test_train_goes_on_with_the_same_command(tmp_path):
+    arguments = ["train", "mapping-9", "--folder", str(tmp_path), *QUICK]
     assert main([*arguments, "--max-updates", "2"]) == 0
-    assert newest(tmp_path)[0]["progress"]["update"] == 2
+    assert newest(tmp_path)[0]["progress"]["updates"] == 2
     assert main(arguments) == 0
-    assert newest(tmp_path)[0]["progress"]["update"] == 4
+    assert newest(tmp_path)[0]["progress"]["updates"] == 3
+    assert newest(tmp_path)[0]["stage"]["update"] == 1
 
 
-def test_training_can_start_from_trained_weights_and_counts_on(run_folder, tmp_path):
-    more = ["train", "mapping-9", "--updates", "2", *QUICK, "--lr", "1e-9", "--average", "0"]
-    folder = tmp_path / "more"
-    assert main([*more, "--start", str(run_folder), "--folder", str(folder)]) == 0
-    old, new = newest(run_folder)[0], newest(folder)[0]
-    *earlier_points, point = new["progress"]["curve"]
-    assert earlier_points == old["progress"]["curve"]
-    assert point["update"] == 4 + 2
-    assert point["steps"] == old["feed"]["steps"] + new["feed"]["steps"]
-    # Points are rounded to tenths of a second, and two updates may take less.
-    assert point["seconds"] >= round(old["progress"]["seconds"], 1)
-    kept = load_weights(run_folder / "best.safetensors")[0]
-    for name, weight in load_weights(folder / "best.safetensors")[0].items():
-        torch.testing.assert_close(weight, kept[name], atol=1e-6, rtol=0)
-    arguments = ["evaluate", str(folder), "--episodes", "6", "--quiet", "--record"]
-    assert main([*arguments, "--results", str(tmp_path / "results")]) == 0
-    (record,) = load_records(tmp_path / "results")
-    assert record.updates == 4 + 2
-    assert "--start runs/mapping-9 " in record.command
-    assert [point["update"] for point in record.curve] == [2, 4, 6]
-    (earlier,) = record.earlier
-    for name in old["recipe"]:
-        flag = name.replace("_", "-")
-        assert f"--{flag} " in earlier or f"--no-{flag} " in earlier
-    assert earlier.endswith("--folder runs/mapping-9")
+def test_options_may_stand_before_the_name():
+    options, recipe = parse(["--seed", "3", "mapping-9", "--learn.rate.peak", "0.1"])
+    assert (options.name, options.seed) == ("mapping-9", 3)
+    assert [stage.rate.peak for stage in recipe.stages] == [0.005, 0.1, 0.005]
 
 
-def test_published_weights_say_what_they_took_and_others_can_not_be_started_from(
-    run_folder, tmp_path, capsys, monkeypatch
+def test_a_setting_that_a_stage_does_not_have_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "mapping-9", "--learn.optimizer.momentum", "0.9"])
+    assert ended.value.code == 2
+    assert "--learn.optimizer.momentum" in capsys.readouterr().err
+
+
+def test_a_recipe_starts_from_the_weights_it_names_and_counts_what_they_took(tmp_path):
+    find("mapping-25-small")  # starts from mapping-15-small
+    quick = ["--learn.validation.episodes", "2", "--learn.batch", "1", "--threads", "1", "--quiet"]
+    arguments = ["train", "mapping-25-small", "--folder", str(tmp_path), *quick]
+    assert main([*arguments, "--learn.updates", "1", "--max-updates", "1"]) == 0
+    shipped = load_weights(locate("mapping-15-small"))
+    took = load_weights(tmp_path / "best.safetensors").about["trained"]
+    assert took["updates"] == shipped.about["trained"]["updates"] + 1
+    other = ["--start.sha256", "0" * 64]
+    assert main([*arguments, *other, "--folder", str(tmp_path / "other")]) == 2
+
+
+def test_loading_gives_model_task_experiment_and_record(run_folder):
+    trained = mgmem.load("mapping-15-small")
+    assert trained.experiment.name == "mapping-15-small"
+    assert trained.record.estimate().value > 0.99
+    assert trained.record.weights == trained.sha256
+    assert not trained.model.training
+    ours = mgmem.load(run_folder)
+    assert ours.record is None
+    assert ours.about["trained"]["updates"] in (2, 3, 4)
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """A folder of shipped weights that a test may write to."""
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    monkeypatch.setattr(records, "weights_folder", lambda: folder)
+    return folder
+
+
+def test_what_is_published_is_recorded_scored_enough_and_not_worse(
+    run_folder, tmp_path, capsys, shipped, monkeypatch
 ):
-    monkeypatch.setattr(records, "weights_folder", lambda: tmp_path / "weights")
-    assert main(["evaluate", str(run_folder), "--publish", "--episodes", "6", "--quiet"]) == 0
-    published = tmp_path / "weights" / "mapping-9.safetensors"
-    assert load_weights(published)[1]["trained"]["updates"] == 4
-    alone = tmp_path / "alone.safetensors"
-    alone.write_bytes((run_folder / "best.safetensors").read_bytes())
-    arguments = ["train", "mapping-9", "--start", str(alone), "--folder", str(tmp_path / "run")]
-    assert main([*arguments, *QUICK]) == 2
-    assert "how long it was trained" in capsys.readouterr().err
+    monkeypatch.setattr(scored, "_ENOUGH_EPISODES", 6)
+    results = ["--results", str(tmp_path / "results"), "--quiet"]
+    publish = ["evaluate", str(run_folder), "--publish", *results]
+    assert main([*publish, "--episodes", "4"]) == 2
+    assert "4 episodes are few" in capsys.readouterr().err
+    assert main([*publish, "--episodes", "6"]) == 2
+    assert "add --record" in capsys.readouterr().err
+    assert main([*publish, "--episodes", "6", "--record"]) == 0
+    published = shipped / "mapping-9.safetensors"
+    assert "trained" in load_weights(published).about
+    (record,) = load_records(tmp_path / "results")
+    better = dataclasses.replace(record, seed=1, metrics={"f": dict(value=1.0, low=1.0, high=1.0)})
+    trained = load_weights(published)
+    better = dataclasses.replace(
+        better, weights=save_weights(published, trained.tensors, {**trained.about, "seed": 1})
+    )
+    better.write(tmp_path / "results")
+    assert main([*publish, "--episodes", "6"]) == 2
+    assert "shipped weights are better" in capsys.readouterr().err
+    assert main([*publish, "--episodes", "6", "--force"]) == 0
+    monkeypatch.setattr(records, "in_repository", lambda: False)
+    assert main([*publish, "--episodes", "6", "--force"]) == 2
+    assert "installed package" in capsys.readouterr().err
 
 
 def test_evaluate_prints_each_metric_with_its_interval(run_folder, capsys):
@@ -116,14 +155,11 @@ def test_evaluate_gives_the_same_figures_every_time(run_folder, capsys):
     assert capsys.readouterr().out == first
 
 
-def test_published_half_precision_weights_score_as_printed(
-    run_folder, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.setattr(records, "weights_folder", lambda: tmp_path / "weights")
+def test_published_half_precision_weights_score_as_printed(run_folder, capsys, shipped):
     short = ["--episodes", "6", "--quiet"]
-    assert main(["evaluate", str(run_folder), "--half", "--publish", *short]) == 0
+    assert main(["evaluate", str(run_folder), "--half", "--publish", "--force", *short]) == 0
     printed = capsys.readouterr().out.splitlines()
-    published = tmp_path / "weights" / "mapping-9.safetensors"
+    published = shipped / "mapping-9.safetensors"
     assert published.stat().st_size < 0.6 * (run_folder / "best.safetensors").stat().st_size
     assert main(["evaluate", str(published), *short]) == 0
     assert capsys.readouterr().out.splitlines() == printed[:-1]
@@ -134,24 +170,26 @@ def test_a_record_holds_command_seed_budget_curve_and_metrics(run_folder, tmp_pa
     assert main([*arguments, "--record", "--results", str(tmp_path)]) == 0
     (record,) = load_records(tmp_path)
     assert isinstance(record, Record)
-    assert record.command.startswith("mgmem train mapping-9 --recipe fast --seed 0 --updates 4")
+    (command,) = record.commands
+    assert command == shlex.join(["mgmem", "train", "mapping-9", *QUICK[3:]])
+    assert record.settings == parse(shlex.split(command)[2:])[1].plain()
     assert (record.experiment, record.updates, record.episodes) == ("mapping-9", 4, 6)
-    assert [point["update"] for point in record.curve] == [2, 4]
+    assert [point["update"] for point in record.curve] == [2, 3, 4]
     assert record.metrics["f"].keys() == {"value", "low", "high"}
     assert record.parameters == 95_921
-    assert record.steps_to("f", 0.0) == record.curve[0]["steps"]
-    assert record.steps_to("f", 1.1) is None
+    assert record.steps_to(0.0) == record.curve[0]["steps"]
+    assert record.steps_to(1.1) is None
 
 
 def test_the_record_of_a_stopped_run_says_how_far_it_went(tmp_path):
     folder = tmp_path / "run"
-    arguments = ["train", "mapping-9", "--folder", str(folder), "--updates", "9", *QUICK]
+    arguments = ["train", "mapping-9", "--folder", str(folder), *QUICK]
     assert main([*arguments, "--max-updates", "2"]) == 0
     arguments = ["evaluate", str(folder), "--episodes", "6", "--quiet", "--record"]
     assert main([*arguments, "--results", str(tmp_path / "results")]) == 0
     (record,) = load_records(tmp_path / "results")
     assert record.updates == 2
-    assert record.command.endswith("--max-updates 2")
+    assert record.commands[0].endswith("--max-updates 2")
 
 
 def test_a_record_needs_a_run(run_folder, capsys):
@@ -207,3 +245,11 @@ def test_nothing_is_written_outside_the_folders_given(run_folder, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     main(["evaluate", str(run_folder), "--episodes", "4", "--quiet"])
     assert os.listdir(Path.cwd()) == []
+
+
+def test_describe_draws_an_experiment_s_networks_and_its_row(capsys):
+    for name in ("mapping-15-small", "sort-20", "recall-10-dnc"):
+        assert main(["describe", name]) == 0
+        printed = capsys.readouterr().out
+        assert "paper, Table" in printed
+        assert "24x24" in printed or "DNC" in printed

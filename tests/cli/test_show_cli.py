@@ -38,7 +38,8 @@ def refused(capsys, *arguments):
 
 def test_show_writes_pictures_and_an_animation_and_says_where(mapping9, tmp_path, capsys):
     out = tmp_path / "figures"
-    assert main(["show", str(mapping9), "--episode", "2", "--out", str(out)]) == 0
+    arguments = ["--episode", "2", "--format", "gif", "--out", str(out)]
+    assert main(["show", str(mapping9), *arguments]) == 0
     names = [
         "mapping-9-episode2-steps.png",
         "mapping-9-episode2.gif",
@@ -53,6 +54,28 @@ def test_show_writes_pictures_and_an_animation_and_says_where(mapping9, tmp_path
             assert np.asarray(image.convert("L")).std() > 20
     with Image.open(out / "mapping-9-episode2.gif") as gif:
         assert gif.n_frames == 49
+
+
+@pytest.mark.parametrize(("program", "kind"), [(None, "gif"), ("ffmpeg", "mp4")])
+def test_show_writes_a_film_where_it_can(mapping9, tmp_path, monkeypatch, program, kind):
+    from mgmem.report import animation
+
+    made = []
+    monkeypatch.setattr(animation, "ffmpeg", lambda: program)
+    monkeypatch.setattr(animation, "animate", lambda history, path: made.append(path) or path)
+    assert main(["show", str(mapping9), "--mean", "--out", str(tmp_path / "figures")]) == 0
+    assert [path.suffix for path in made] == [f".{kind}"]
+
+
+def test_evaluate_measures_the_map(mapping9, tmp_path, capsys):
+    assert main(["evaluate", str(mapping9), "--map", "--episodes", "2", "--quiet"]) == 0
+    said = capsys.readouterr().out
+    for view in ("its place alone", "h, mean", "linear probe, 3x3", "the reader, asked for every"):
+        assert view in said
+    recall = weights_of("recall-10", tmp_path)
+    assert "has no map" in refused(
+        capsys, "evaluate", recall, "--map", "--episodes", "2", "--quiet"
+    )
 
 
 def test_show_takes_a_run_folder_and_chosen_steps(mapping9, tmp_path):
@@ -127,7 +150,8 @@ def test_report_curves_and_routing_write_figures(tmp_path, capsys):
     folder.mkdir(parents=True)
     point = {"update": 1, "steps": 10, "seconds": 3.0, "f": 0.5}
     content = {
-        "experiment": "mapping-9", "recipe": "fast", "seed": 0, "command": "", "settings": {},
+        "schema": 2, "experiment": "mapping-9", "recipe": "fast", "seed": 0, "commands": [""],
+        "settings": {}, "weights": "", "metric": "f", "higher_is_better": True,
         "commit": "", "date": "2020-07-12", "machine": "", "parameters": 1, "cells": 1,
         "updates": 1, "steps": 10, "seconds": 3.0, "curve": [point], "episodes": 2,
         "metrics": {"f": {"value": 0.5, "low": 0.4, "high": 0.6}},
@@ -160,7 +184,7 @@ def test_export_writes_a_program_that_steps_like_the_memory(mapping9, tmp_path, 
 def test_export_refuses_what_has_no_step_to_export(mapping9, tmp_path, capsys):
     assert ".onnx or .pt2" in refused(capsys, "export", mapping9, "--out", tmp_path / "step.txt")
     out = tmp_path / "step.pt2"
-    assert "at least 1" in refused(capsys, "export", mapping9, "--out", out, "--batch", "0")
+    assert "give 1 to" in refused(capsys, "export", mapping9, "--out", out, "--batch", "0")
     lstm = weights_of("recall-10-lstm", tmp_path)
     assert "no multigrid memory" in refused(capsys, "export", lstm, "--out", out)
     assert not out.exists()

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 
 from mgmem.errors import UsageError
+from mgmem.ops import chosen_backend
 
 _COMMANDS = {
     "demo": "evaluate a shipped memory on fresh mazes and draw what it remembers",
     "list": "every experiment: parameters, memory, the paper's figure, ours, weights",
     "train": "train an experiment; goes on where an earlier run stopped",
     "evaluate": "score an experiment, a run folder or a weights file on fresh episodes",
-    "describe": "draw a mesh given as text: layers, grids, cells, parameters",
+    "describe": "draw an experiment's network, or a mesh given as text: layers, cells, parameters",
+    "ask": "tell a story, ask about it, get the answer and the likeliest words",
+    "play": "open a page in which a memory walks through mazes, remembers and is asked",
     "show": "draw what a trained memory remembers, as a picture and an animation",
+    "explore": "evaluate, show and time agents that map while they decide where to go",
     "report": "tables and learning curves out of results/",
     "bench": "measure speed: training, one step, scaling with memory",
     "export": "write the step function as a torch.export program or ONNX",
@@ -35,21 +40,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"mgmem {__version__}")
         return 0
+    for stream in (sys.stdout, sys.stderr):  # names of files may be no text
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        name, rest = arguments[0], arguments[1:]
-        if name not in _COMMANDS:
-            raise UsageError(f"no command {name!r}; there are {', '.join(_COMMANDS)}")
-        module = importlib.import_module(f"mgmem.cli.{_MODULES.get(name, name)}")
-        module.run(rest)
+        _run(arguments[0], arguments[1:])
     except UsageError as error:
-        print(f"mgmem: {error}", file=sys.stderr)
-        return 2
+        return _refuse(str(error))
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 141
+    except OSError as error:  # a full disk, a folder that may not be written
+        if isinstance(error, BrokenPipeError):
+            sys.stderr.close()
+            return 141
+        name = f"{error.filename}: " if error.filename else ""
+        return _refuse(f"{name}{error.strerror or error}")
+    except UnicodeError as error:
+        return _refuse(f"what was given is no text: {error}")
+    except (MemoryError, OverflowError, RuntimeError) as error:
+        # PyTorch has no error of its own for what is too large for this machine.
+        if isinstance(error, RuntimeError) and not any(w in str(error) for w in _TOO_LARGE):
+            raise
+        return _refuse("not enough memory for this: ask for less, such as a smaller batch")
     return 0
+
+
+_TOO_LARGE = ("can't allocate memory", "out of memory", "overflow", "Overflow")
+
+
+def _run(name: str, rest: list[str]) -> None:
+    if name not in _COMMANDS:
+        raise UsageError(f"no command {name[:100]!r}; there are {', '.join(_COMMANDS)}")
+    chosen_backend()  # MGMEM_BACKEND may name none
+    module = importlib.import_module(f"mgmem.cli.{_MODULES.get(name, name)}")
+    module.run(rest)
+
+
+def _refuse(message: str) -> int:
+    print(f"mgmem: {message}", file=sys.stderr)
+    return 2
 
 
 def _usage() -> str:

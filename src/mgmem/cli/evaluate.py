@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tyro
-from rich.progress import track
-from torch import Tensor, nn
+from rich.console import Console
+from rich.progress import Progress
+from torch import nn
 
+from mgmem.cli.map_table import print_map
 from mgmem.cli.tables import new_table, print_table
 from mgmem.errors import UsageError
-from mgmem.experiments import EXPERIMENTS, Experiment, count_parameters, find
-from mgmem.experiments import records as rec
-from mgmem.tasks.base import Batch, Estimate, Task
+from mgmem.experiments import Experiment
+from mgmem.experiments import records as records_
+from mgmem.experiments.scored import Scored
+from mgmem.experiments.trained import Trained, load
+from mgmem.tasks.base import Estimate, FiniteTask, Task
 from mgmem.tasks.gap_scores import GapScore
 from mgmem.tasks.mapping import Mapping
 from mgmem.tasks.patch_scores import PatchScore
 from mgmem.tasks.seeds import SeedStream
 from mgmem.tasks.sort import PrioritySort
-from mgmem.training import checkpoint
-from mgmem.training.evaluation import TEST_SEED, Watch, evaluate
-from mgmem.training.loop import Budget, spent_budget
-from mgmem.training.recipe import Recipe
-from mgmem.training.weights import fill, load_weights, save_weights
+from mgmem.training.device import Amp, DeviceName, pick_device
+from mgmem.training.evaluation import TEST_SEED, evaluate
+
+_EPISODES = 5000
 
 
 @dataclass(frozen=True)
@@ -36,20 +37,28 @@ class Evaluate:
 
     what: tyro.conf.Positional[str]
     """An experiment's name (its shipped weights), a run folder (its best weights) or a file."""
-    episodes: int = 5000
-    """Fresh test episodes."""
+    episodes: int | None = None
+    """Fresh test episodes; default: 5,000, or all where there are only so many."""
     record: bool = False
     """Write results/NAME/RECIPE-seedN.json; needs a run folder, for its curve and budget."""
     publish: bool = False
-    """Copy the weights into the package as the experiment's shipped ones."""
+    """Make the weights the experiment's shipped ones; refused if the shipped are better."""
+    force: bool = False
+    """Publish even so: worse, unrecorded, or scored on few episodes."""
     half: bool = False
     """Round the weights to half precision first: the scores are those of the smaller file."""
     patches: bool = False
     """Also print the score apart for common and for rare patches (mapping)."""
+    map: bool = False
+    """Also measure whether the map is in the memory, on at most 50 of the episodes (mapping)."""
     gaps: bool = False
     """Also print the error apart for close and for distant priorities (sorting)."""
     results: Path | None = None
     """Folder of records; default: results/ of this repository or package."""
+    device: DeviceName = "auto"
+    """Where to compute; auto: a GPU where there is one."""
+    amp: Amp = "none"
+    """bf16: compute in bfloat16 where that is safe."""
     quiet: bool = False
     """Show no progress."""
 
@@ -57,35 +66,40 @@ class Evaluate:
 def run(arguments: Sequence[str]) -> None:
     """Parse and evaluate."""
     options = tyro.cli(Evaluate, prog="mgmem evaluate", args=list(arguments))
-    if options.episodes < 2:
+    if options.episodes is not None and not 2 <= options.episodes <= 10**9:
         raise UsageError(f"--episodes {options.episodes}: an interval needs at least 2")
-    path = locate(options.what)
-    experiment, task, model, about = load_model(path)
+    trained = load(options.what, pick_device(options.device))
+    run_folder = Path(options.what)
+    if options.record and not run_folder.is_dir():
+        raise UsageError("--record needs a run folder with a checkpoint, for its curve and budget")
     if options.half:
-        _round_to_half(model)
-    apart = _score_apart(options, task)
-
-    def watch(answers: tuple[Tensor, ...], batch: Batch) -> None:
-        if apart is not None:
-            apart.add(answers, batch)
-
-    metrics = score(model, task, options.episodes, options.quiet, watch)
-    for line in comparison(experiment, metrics):
+        _round_to_half(trained.model)
+    apart = _score_apart(options, trained.task)
+    episodes = _count(trained.task, options.episodes)
+    metrics = score(trained, episodes, options.quiet, apart, options.amp)
+    for line in comparison(trained.experiment, metrics):
         print(line)
     if isinstance(apart, PatchScore):
         _print_patches(apart)
     elif apart is not None:
         _print_gaps(apart)
+    if options.map:
+        print_map(trained.model, trained.task, episodes)
+    results = options.results or records_.results_folder()
+    scored = Scored(trained, metrics, episodes, options.half)
     if options.record:
-        folder = options.results or rec.results_folder()
-        print(f"recorded in {_record(options, experiment, about, model, metrics).write(folder)}")
+        print(f"recorded in {scored.record(run_folder).write(results)}")
     if options.publish:
-        target = rec.weights_folder() / f"{experiment.name}.safetensors"
-        target.parent.mkdir(exist_ok=True)
-        trained = trained_so_far(path, about)
-        about = about if trained is None else {**about, "trained": asdict(trained)}
-        save_weights(target, model.state_dict(), about, half=options.half)
-        print(f"published as the weights of {experiment.name}")
+        scored.publish(results, force=options.force)
+        print(f"published as the weights of {trained.experiment.name}")
+
+
+def _count(task: Task, wanted: int | None) -> int:
+    """How many test episodes are scored."""
+    if isinstance(task, FiniteTask):
+        size = task.size("test")
+        return size if wanted is None else min(wanted, size)
+    return _EPISODES if wanted is None else wanted
 
 
 def _round_to_half(model: nn.Module) -> None:
@@ -94,69 +108,26 @@ def _round_to_half(model: nn.Module) -> None:
             tensor.copy_(tensor.half())
 
 
-def locate(what: str) -> Path:
-    """The weights file meant by a name, a run folder or a path."""
-    if what in EXPERIMENTS:
-        shipped = rec.shipped_weights(what)
-        if shipped is None:
-            raise UsageError(f"no weights are shipped for {what}: `mgmem train {what}` makes some")
-        return shipped
-    path = Path(what)
-    if path.is_dir():
-        if not (path / "best.safetensors").is_file():
-            raise UsageError(f"{path} holds no best.safetensors: let it train until it evaluates")
-        return path / "best.safetensors"
-    if path.exists():
-        return path
-    find(what)  # an unknown name: says which is nearest
-    raise UsageError(f"{what}: no such experiment, run folder or file")
-
-
-def load_model(path: Path) -> tuple[Experiment, Task, nn.Module, dict[str, Any]]:
-    """The experiment that a weights file belongs to, and its model with these weights."""
-    weights: dict[str, Tensor]
-    weights, about = load_weights(path)
-    experiment = find(str(about.get("experiment")))
-    task, model = experiment.build(options=about.get("task"))
-    fill(model, weights, path)
-    return experiment, task, model.eval(), about
-
-
-def trained_so_far(path: Path, about: dict[str, Any]) -> Budget | None:
-    """What weights were trained with: as they say, or as their run folder does; else None."""
-    if "trained" in about:
-        return Budget(**about["trained"])
-    content, _ = checkpoint.newest(path.parent)
-    if content is None:
-        return None
-    spent = spent_budget(content["progress"], content["feed"]["steps"])
-    # With every setting: this command has to mean the same when the defaults have changed.
-    settings, updates = _settings(content), content["progress"]["update"]
-    command = _train_command(about, settings, updates, whole=True)
-    spent.commands = [*spent.commands, f"{command} --folder {portable(path.parent)}"]
-    return spent
-
-
 def score(
-    model: nn.Module,
-    task: Task,
+    trained: Trained,
     episodes: int,
     quiet: bool,
-    watch: Watch = lambda answers, batch: None,
+    apart: PatchScore | GapScore | None = None,
+    amp: Amp = "none",
 ) -> dict[str, Estimate]:
-    """Metrics on the first ``episodes`` test episodes; ``watch`` sees all answers."""
-    done = 0
-    total = range(episodes)
-    bar = iter(track(total, "evaluating", transient=True, disable=quiet or not sys.stderr.isatty()))
-
-    def advance(count: int) -> None:
-        nonlocal done
-        while done < count:
-            next(bar, None)
-            done += 1
-
-    stream = SeedStream(TEST_SEED, "test")
-    return evaluate(model, task, stream, episodes, progress=advance, watch=watch).result()
+    """Metrics on the first ``episodes`` test episodes; ``apart`` sees all answers."""
+    hidden = quiet or not sys.stderr.isatty()
+    with Progress(transient=True, disable=hidden, console=Console(file=sys.stderr)) as bar:
+        row = bar.add_task("evaluating", total=episodes)
+        return evaluate(
+            trained.model,
+            trained.task,
+            SeedStream(TEST_SEED, "test"),
+            episodes,
+            amp=amp,
+            progress=lambda done: bar.update(row, completed=done),
+            watch=apart.add if apart is not None else lambda answers, batch: None,
+        ).result()
 
 
 def _score_apart(options: Evaluate, task: Task) -> PatchScore | GapScore | None:
@@ -197,74 +168,3 @@ def comparison(experiment: Experiment, metrics: dict[str, Estimate]) -> list[str
         paper = f"   paper {row[name]:.4f}" if name in row else ""
         lines.append(f"  {name:<12} {estimate}{paper}")
     return lines
-
-
-def _record(
-    options: Evaluate,
-    experiment: Experiment,
-    about: dict[str, Any],
-    model: nn.Module,
-    metrics: dict[str, Estimate],
-) -> rec.Record:
-    folder = Path(options.what)
-    content, _ = checkpoint.newest(folder) if folder.is_dir() else (None, [])
-    if content is None:
-        raise UsageError("--record needs a run folder with a checkpoint, for its curve and budget")
-    progress = content["progress"]
-    spent = spent_budget(progress, content["feed"]["steps"])
-    return rec.Record(
-        experiment=experiment.name,
-        recipe=about["recipe"],
-        seed=about["seed"],
-        command=_train_command(about, _settings(content), progress["update"]),
-        settings=_settings(content),
-        commit=rec.commit(),
-        date=rec.today(),
-        machine=rec.machine(),
-        parameters=count_parameters(model),
-        cells=int(model.cells),  # type: ignore[arg-type]
-        updates=spent.updates,
-        steps=spent.steps,
-        seconds=round(spent.seconds, 1),
-        curve=progress["curve"],
-        episodes=options.episodes,
-        metrics={name: asdict(estimate) for name, estimate in metrics.items()},
-        earlier=spent.commands,
-    )
-
-
-def _settings(content: dict[str, Any]) -> dict[str, Any]:
-    """All settings of a checkpoint's run; those it did not know yet had their default's effect."""
-    return asdict(Recipe(**content["recipe"]))
-
-
-def _train_command(
-    about: dict[str, Any], settings: dict[str, Any], updates: int, whole: bool = False
-) -> str:
-    """The command that trains these weights again, as far as they were trained.
-
-    whole: with all settings, also those that are the defaults.
-    """
-    experiment = find(about["experiment"])
-    command = ["mgmem", "train", experiment.name, "--recipe", about["recipe"]]
-    command += ["--seed", str(about["seed"])]
-    if about.get("task"):
-        command += ["--task", *(f"{name}={value}" for name, value in about["task"].items())]
-    if about.get("start"):
-        command += ["--start", about["start"]]
-    default = asdict(experiment.recipe(about["recipe"]))
-    for key, value in settings.items():
-        if whole or default.get(key) != value:
-            flag = key.replace("_", "-")
-            if isinstance(value, bool):
-                command += [f"--{flag}" if value else f"--no-{flag}"]
-            else:
-                command += [f"--{flag}", str(value)]
-    if updates < settings["updates"]:
-        command += ["--max-updates", str(updates)]
-    return shlex.join(command)
-
-
-def portable(folder: Path) -> str:
-    """A run folder as others would name it, wherever it lay."""
-    return f"runs/{folder.name}"

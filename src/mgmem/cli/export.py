@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,13 @@ from pathlib import Path
 import torch
 import tyro
 
-from mgmem.cli.evaluate import load_model, locate
 from mgmem.errors import UsageError
+from mgmem.experiments.trained import load
 from mgmem.export import export_onnx, export_step
+from mgmem.files import write_atomically
 from mgmem.nn import ReadWrite
+
+_LARGEST_BATCH = 10_000
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,14 @@ def run(arguments: Sequence[str]) -> None:
     options = tyro.cli(Export, prog="mgmem export", args=list(arguments))
     if options.out.suffix not in (".onnx", ".pt2"):
         raise UsageError(f"--out {options.out}: name the file .onnx or .pt2")
-    if options.batch < 1:
-        raise UsageError(f"--batch {options.batch}: give at least 1")
-    experiment, _, model, _ = load_model(locate(options.what))
+    if not 1 <= options.batch <= _LARGEST_BATCH:
+        raise UsageError(f"--batch {options.batch}: give 1 to {_LARGEST_BATCH:,}")
+    trained = load(options.what)
+    model = trained.model
     if not isinstance(model, ReadWrite):
         raise UsageError(
-            f"{experiment.name} has no multigrid memory with readers, whose step could be exported"
+            f"{trained.experiment.name} has no multigrid memory with readers, whose step could be "
+            "exported"
         )
     reader = model.readers[0] if options.reader else None
     try:
@@ -48,7 +54,9 @@ def run(arguments: Sequence[str]) -> None:
             export_onnx(model.memory, options.out, options.batch, reader=reader)  # type: ignore[arg-type]
         else:
             program = export_step(model.memory, options.batch, reader=reader)  # type: ignore[arg-type]
-            torch.export.save(program, options.out)
+            content = io.BytesIO()
+            torch.export.save(program, content)
+            write_atomically(options.out, content.getvalue())
     except OSError as error:
         raise UsageError(f"{options.out} can not be written: {error.strerror}") from None
     print(f"written to {options.out}")

@@ -1,4 +1,4 @@
-"""``mgmem report table | curves | routing``."""
+"""``mgmem report table | stories | curves | routing``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from mgmem.experiments.records import load_records
-from mgmem.report import tables
+from mgmem.report import stories, tables
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,18 @@ class TableOptions:
     """Folder of records; default: results/ of this repository or package."""
     stdout: bool = False
     """Print the table instead."""
+
+
+@dataclass(frozen=True)
+class StoriesOptions:
+    """Write the table of all question answering tasks into its page."""
+
+    page: Path = Path("docs/questions.md")
+    """File with the markers between which the table stands."""
+    check: bool = False
+    """Change nothing; fail if the file does not say what the records say."""
+    results: Path | None = None
+    """Folder of records; default: results/ of this repository or package."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,7 @@ class RoutingOptions:
 
 _Commands = (
     Annotated[TableOptions, tyro.conf.subcommand("table")]
+    | Annotated[StoriesOptions, tyro.conf.subcommand("stories")]
     | Annotated[CurvesOptions, tyro.conf.subcommand("curves")]
     | Annotated[RoutingOptions, tyro.conf.subcommand("routing")]
 )
@@ -57,6 +70,9 @@ def run(arguments: Sequence[str]) -> None:
     options: Any = tyro.cli(_Commands, prog="mgmem report", args=list(arguments))
     if isinstance(options, TableOptions):
         _table(options)
+    elif isinstance(options, StoriesOptions):
+        section = stories.section(load_records(options.results))
+        _renew(options.page, section, options.check, "stories")
     elif isinstance(options, CurvesOptions):
         _curves(options)
     else:
@@ -64,15 +80,20 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _table(options: TableOptions) -> None:
-    records = load_records(options.results)
+    section = tables.section(load_records(options.results))
     if options.stdout:
-        print(tables.section(records))
-    elif options.check:
-        tables.check_section(options.readme, records)
-        print(f"{options.readme} says what the records say")
+        print(section)
     else:
-        changed = tables.write_section(options.readme, records)
-        print(f"{options.readme}: {'renewed' if changed else 'nothing had changed'}")
+        _renew(options.readme, section, options.check, "table")
+
+
+def _renew(page: Path, section: str, check: bool, command: str) -> None:
+    if check:
+        tables.check_between(page, section, command)
+        print(f"{page} says what the records say")
+    else:
+        changed = tables.write_between(page, section)
+        print(f"{page}: {'renewed' if changed else 'nothing had changed'}")
 
 
 def _curves(options: CurvesOptions) -> None:

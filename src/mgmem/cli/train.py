@@ -2,133 +2,126 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
+import dataclasses
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import torch
 import tyro
-from torch import nn
 
-from mgmem.cli.evaluate import locate, portable, trained_so_far
 from mgmem.errors import UsageError
-from mgmem.experiments import EXPERIMENTS, Experiment, find
-from mgmem.nn.conv import MultigridConv
+from mgmem.experiments import EXPERIMENTS, find
+from mgmem.experiments.trained import begin
+from mgmem.tasks.base import Metric
+from mgmem.training.device import Amp, DeviceName, pick_device, set_threads
 from mgmem.training.distributed import processes
-from mgmem.training.loop import Budget, Limits, Trainer
+from mgmem.training.folder import writing
+from mgmem.training.loop import Limits, Trainer, check_lessons
 from mgmem.training.progress import Reporter
-from mgmem.training.recipe import Recipe
-from mgmem.training.weights import fill, load_weights
+from mgmem.training.recipe import Recipe, Stage
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train an experiment. A run folder that exists is resumed; Ctrl-C saves and stops."""
+    """Train an experiment, stage by stage. A run folder that exists is resumed; Ctrl-C saves."""
 
     name: tyro.conf.Positional[str]
     """Name of the experiment, as `mgmem list` shows it."""
-    settings: Annotated[Recipe, tyro.conf.arg(name="")]
     task: tuple[str, ...] = ()
     """Changes to the task, such as world=13 or motion=random path_length=300."""
     recipe: Literal["fast", "paper"] = "fast"
-    """Settings to start from: ours, or the paper's. The defaults below are this recipe's."""
+    """Settings to start from: ours, or the paper's. The stages below are this recipe's."""
     seed: int = 0
     """Seed of the initial weights and of the stream of training episodes."""
-    start: str | None = None
-    """Start from trained weights: an experiment's name (shipped), a run folder or a file."""
     folder: Path | None = None
     """Run folder for checkpoints and logs; default runs/NAME-RECIPE-SEED."""
     resume: bool = True
     """Go on from the folder's newest checkpoint; --no-resume insists on an unused folder."""
     max_updates: int | None = None
-    """Stop after so many updates in all; the schedule stays that of --updates."""
+    """Stop after so many updates in all; schedules stay as they are."""
     max_minutes: float | None = None
     """Stop after so many minutes of this call."""
     until: str | None = None
     """Stop when the validation metric is good enough, such as f>=0.97 or error<=0.01."""
     checkpoint_seconds: float = 60.0
     """Seconds between checkpoints."""
+    device: DeviceName = "auto"
+    """Where to compute; auto: a GPU where there is one."""
+    amp: Amp = "none"
+    """bf16: compute in bfloat16 where that is safe."""
     threads: int | None = None
     """Threads of computation; default: all cores (with torchrun: all cores over processes)."""
     quiet: bool = False
     """Print nothing but errors."""
 
+    def chosen(self, recipe: Recipe) -> Recipe:
+        """The recipe with what the command line changed of it."""
+        settings: Any = self.settings  # type: ignore[attr-defined]  # made by `_with_stages`
+        stages = tuple(getattr(settings, stage.name) for stage in recipe.stages)
+        return Recipe(stages, settings.start)
+
 
 def run(arguments: Sequence[str]) -> None:
     """Parse and train."""
-    options = _parse(arguments)
+    if any(word.startswith("explore-") for word in arguments):
+        from mgmem.cli import explore  # needs gymnasium, which is an extra
+
+        return explore.train(arguments)
+    options, recipe = parse(arguments)
     experiment = find(options.name)
-    task, model = experiment.build(options.seed, parse_changes(options.task))
-    _initialise(model, options)
-    before = None if options.start is None else _start_from(options.start, model)
-    score = task.new_score()
-    until = parse_goal(options.until, score.key, score.higher_is_better)
-    limits = Limits(options.max_updates, options.max_minutes, until, options.checkpoint_seconds)
-    folder = options.folder or Path("runs") / f"{options.name}-{options.recipe}-{options.seed}"
-    with processes() as share:
-        threads = options.threads or max(1, (os.cpu_count() or 1) // share.world)
-        torch.set_num_threads(threads)
-        _prepare(folder, options.resume)
-        quiet = options.quiet or share.rank > 0
-        with Reporter(folder, options.name, options.settings.updates, quiet) as reporter:
+    changes = parse_changes(options.task)
+    _check(options)
+    device = pick_device(options.device)
+    with processes(device) as share:
+        threads = set_threads(options.threads, share.world)
+        task, model, before = begin(experiment, options.seed, recipe.start, changes)
+        until = parse_goal(options.until, task.metric)
+        limits = Limits(options.max_updates, options.max_minutes, until, options.checkpoint_seconds)
+        folder = options.folder or Path("runs") / f"{options.name}-{options.recipe}-{options.seed}"
+        about = {
+            "experiment": experiment.name,
+            "recipe": options.recipe,
+            "seed": options.seed,
+            **({"task": changes} if changes else {}),
+        }
+        check_lessons(recipe, task, share)
+        told = None if share.rank else folder
+        with (
+            writing(folder, options.resume, share.rank),
+            Reporter(told, options.name, recipe.updates, options.quiet) as reporter,
+        ):
+            stages = ", ".join(f"{s.name} ({s.updates:,} updates)" for s in recipe.stages)
+            reporter.say(f"{experiment.name} on {device}, {threads}. Stages: {stages}")
+            command = shlex.join(["mgmem", "train", *without_whereabouts(arguments)])
+            reporter.log({"command": command, "threads": threads, "recipe": recipe.plain()})
             trainer = Trainer(
-                model,
+                model.to(device),
                 task,
-                options.settings,
+                recipe,
                 folder,
-                about(experiment, options),
+                about,
+                command,
                 seed=options.seed,
                 share=share,
                 before=before,
+                amp=options.amp,
                 reporter=reporter,
             )
-            progress = trainer.run(limits)
-            if share.rank == 0:
-                best = "" if progress.best is None else f", best {score.key} {progress.best:.4f}"
-                reporter.say(
-                    f"stopped at update {progress.update:,} after {progress.seconds / 60:.1f} "
-                    f"minutes{best}. Run folder: {folder}"
-                )
+            trainer.run(limits)
+            reporter.say(f"{trainer.summary()}. Run folder: {folder}")
 
 
-def about(experiment: Experiment, options: Train) -> dict[str, Any]:
-    """What identifies a run; travels with its checkpoints and weights."""
-    changes, start = parse_changes(options.task), options.start
-    if start is not None and start not in EXPERIMENTS:
-        start = portable(Path(start))
-    return {
-        "experiment": experiment.name,
-        "recipe": options.recipe,
-        "seed": options.seed,
-        **({"task": changes} if changes else {}),
-        **({"start": start} if start else {}),
-    }
-
-
-def _initialise(model: nn.Module, options: Train) -> None:
-    """Start the MG-conv layers as the recipe says; the model has them as the library does."""
-    if options.settings.init == "he":
-        return
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(options.seed)
-        for module in model.modules():
-            if isinstance(module, MultigridConv):
-                module.reset_parameters(options.settings.init)
-
-
-def _start_from(what: str, model: nn.Module) -> Budget:
-    """Fill the model with trained weights; what they took counts on."""
-    path = locate(what)
-    weights, origin = load_weights(path)
-    fill(model, weights, path)
-    before = trained_so_far(path, origin)
-    if before is None:
-        raise UsageError(f"--start {what}: {path} does not say how long it was trained")
-    return before
+def _check(options: Train) -> None:
+    for name, least in (("max_updates", 1), ("max_minutes", 0), ("checkpoint_seconds", 0)):
+        value = getattr(options, name)
+        if value is not None and not (least <= value < float("inf") and value > 0):
+            raise UsageError(f"--{name.replace('_', '-')} {value}: give a number above 0")
+    if not 0 <= options.seed < 2**63:
+        raise UsageError(f"--seed {options.seed}: give an integer from 0 to 2^63 - 1")
 
 
 def parse_changes(words: Sequence[str]) -> dict[str, str]:
@@ -139,31 +132,54 @@ def parse_changes(words: Sequence[str]) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words)
 
 
-def parse_goal(text: str | None, key: str, higher_is_better: bool) -> float | None:
+def parse_goal(text: str | None, metric: Metric) -> float | None:
     """The number in "f>=0.97"; metric and direction must be the task's own."""
     if text is None:
         return None
-    sign = ">=" if higher_is_better else "<="
-    match = re.fullmatch(rf"\s*{key}\s*{sign}\s*([0-9.]+)\s*", text)
+    key, sign = metric.name, ">=" if metric.higher_is_better else "<="
+    match = re.fullmatch(rf"\s*{key}\s*{sign}\s*([0-9]*\.?[0-9]+)\s*", text)
     if match is None:
         raise UsageError(f"--until {text!r}: for this task write {key}{sign}NUMBER")
     return float(match[1])
 
 
-def _parse(arguments: Sequence[str]) -> Train:
-    """The experiment decides the defaults, so its name is looked at first."""
-    name = next((word for word in arguments if not word.startswith("-")), None)
-    if name is None:
-        settings, recipe, default_name = Recipe(), "fast", tyro.MISSING
-    else:
-        recipe = _value_of("--recipe", arguments) or "fast"
-        settings, default_name = find(name).recipe(recipe), name
-    return tyro.cli(
-        Train,
+def parse(arguments: Sequence[str]) -> tuple[Train, Recipe]:
+    """Options and recipe; the experiment decides the stages, so its name is looked for first."""
+    asks_for_help = not arguments or {"-h", "--help"} & set(arguments)
+    name = _name_among(arguments)
+    if name is None and asks_for_help:
+        name = "mapping-9"  # its stages stand for all
+    elif name is None:
+        raise UsageError("name an experiment to train; `mgmem list` shows them")
+    recipe = find(name).recipe(_value_of("--recipe", arguments) or "fast")
+    options = tyro.cli(
+        _with_stages(recipe),
         prog="mgmem train",
         args=list(arguments),
-        default=Train(name=default_name, settings=settings, recipe=recipe),  # type: ignore[arg-type]
+        config=(tyro.conf.AvoidSubcommands,),
+        description=Train.__doc__,
     )
+    return options, options.chosen(recipe)
+
+
+def _with_stages(recipe: Recipe) -> type[Train]:
+    """The options, with the settings of every stage of ``recipe`` and of no other."""
+    parts: list[tuple[str, Any, Any]] = [("start", type(recipe.start), recipe.start)]
+    parts += [(stage.name, Stage, stage) for stage in recipe.stages]
+    settings: Any = dataclasses.make_dataclass("Settings", parts, frozen=True)
+    own = [("settings", Annotated[settings, tyro.conf.arg(name="")], settings())]
+    return dataclasses.make_dataclass("Train", own, bases=(Train,), frozen=True)
+
+
+def _name_among(arguments: Sequence[str]) -> str | None:
+    """The experiment's name, wherever it stands; else a word that is no option's value."""
+    known = [word for word in arguments if word in EXPERIMENTS]
+    alone = [
+        word
+        for before, word in pairwise(["", *arguments])
+        if not word.startswith("-") and not before.startswith("--")
+    ]
+    return next(iter([*known, *alone]), None)
 
 
 def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
@@ -175,13 +191,16 @@ def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
     return None
 
 
-def _prepare(folder: Path, resume: bool) -> None:
-    """Make the run folder; refuse what would overwrite a run."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"the run folder {folder} can not be made: {error.strerror}") from None
-    with contextlib.suppress(StopIteration):
-        found = next(folder.glob("checkpoint-*.ckpt"))
-        if not resume:
-            raise UsageError(f"{folder} holds a run ({found.name}): give another --folder")
+_WHEREABOUTS = ("--folder", "--max-minutes", "--checkpoint-seconds", "--threads", "--device")
+_SWITCHES = ("--quiet", "--no-quiet", "--resume", "--no-resume")
+
+
+def without_whereabouts(arguments: Sequence[str]) -> list[str]:
+    """A command's words without those that say only where, how long and how loud to run."""
+    kept, skip = [], False
+    for word in arguments:
+        flag = word.partition("=")[0].replace("_", "-")
+        if not skip and flag not in (*_WHEREABOUTS, *_SWITCHES):
+            kept.append(word)
+        skip = not skip and flag in _WHEREABOUTS and "=" not in word
+    return kept
