@@ -128,23 +128,38 @@ def test_evaluate_prints_each_metric_with_its_interval(run_folder, capsys):
     assert "[" in printed
 
 
-def test_evaluate_tells_common_from_rare_patches(run_folder, capsys):
-    assert main(["evaluate", str(run_folder), "--episodes", "6", "--quiet", "--patches"]) == 0
+@pytest.mark.parametrize(
+    ("by", "shown"),
+    [
+        ("patch", ["patches by how often asked", "2 to 10"]),
+        ("age", ["asked after step", "49"]),
+        ("distance", ["cells from the start", "marks"]),
+    ],
+)
+def test_evaluate_scores_a_map_in_parts(run_folder, capsys, by, shown):
+    assert main(["evaluate", str(run_folder), "--episodes", "6", "--quiet", "--by", by]) == 0
     printed = capsys.readouterr().out
-    assert "patches by how often asked" in printed
-    assert "2 to 10" in printed
-    assert main(["evaluate", "recall-10", "--patches"]) == 2
-    assert "asks for no patches" in capsys.readouterr().err
+    assert all(text in printed for text in shown)
+    assert main(["evaluate", "recall-10", "--by", by]) == 2
+    assert "has no such parts" in capsys.readouterr().err
+
+
+def test_evaluate_tries_weights_on_another_task(run_folder, capsys):
+    walk = ["--task", "motion=random", "path_length=20"]
+    assert main(["evaluate", str(run_folder), "--episodes", "4", "--quiet", *walk]) == 0
+    assert "motion=random path_length=20" in capsys.readouterr().out
+    assert main(["evaluate", str(run_folder), "--record", *walk]) == 2
+    assert "leave --task out" in capsys.readouterr().err
 
 
 def test_evaluate_tells_close_from_distant_priorities(capsys):
-    assert main(["evaluate", "sort-20", "--episodes", "20", "--quiet", "--gaps"]) == 0
+    assert main(["evaluate", "sort-20", "--episodes", "20", "--quiet", "--by", "gap"]) == 0
     printed = capsys.readouterr().out
     assert "nearest priority" in printed
     # Priorities reach from -4 to 4 there: up to 8 apart.
     assert "0.320 to 8.000" in printed
-    assert main(["evaluate", "recall-10", "--gaps"]) == 2
-    assert "has no priorities" in capsys.readouterr().err
+    assert main(["evaluate", "recall-10", "--by", "gap"]) == 2
+    assert "has no such parts" in capsys.readouterr().err
 
 
 def test_evaluate_gives_the_same_figures_every_time(run_folder, capsys):

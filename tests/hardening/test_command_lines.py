@@ -27,7 +27,7 @@ VALUES = st.sampled_from(
 OPTIONS = {
     "list": [],
     "describe": ["--input", "--base", "--tail", "--kernel", "--peephole", "--norm"],
-    "evaluate": ["--results", "--device", "--amp", "--half", "--patches", "--gaps", "--record"],
+    "evaluate": ["--results", "--device", "--amp", "--half", "--by", "--task", "--record"],
     "train": [
         *("--task", "--recipe", "--seed", "--until", "--device", "--amp", "--threads"),
         *("--max-minutes", "--checkpoint-seconds", "--no-resume", "--start.init"),

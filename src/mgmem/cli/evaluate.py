@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tyro
 from rich.console import Console
@@ -14,6 +15,7 @@ from torch import nn
 
 from mgmem.cli.map_table import print_map
 from mgmem.cli.tables import new_table, print_table
+from mgmem.cli.train import parse_changes
 from mgmem.errors import UsageError
 from mgmem.experiments import Experiment
 from mgmem.experiments import records as records_
@@ -21,14 +23,15 @@ from mgmem.experiments.scored import Scored
 from mgmem.experiments.trained import Trained, load
 from mgmem.tasks.base import Estimate, FiniteTask, Task
 from mgmem.tasks.gap_scores import GapScore
+from mgmem.tasks.map_parts import AgeParts, DistanceParts, Parts, PatchParts
 from mgmem.tasks.mapping import Mapping
-from mgmem.tasks.patch_scores import PatchScore
 from mgmem.tasks.seeds import SeedStream
 from mgmem.tasks.sort import PrioritySort
 from mgmem.training.device import Amp, DeviceName, pick_device
 from mgmem.training.evaluation import TEST_SEED, evaluate
 
 _EPISODES = 5000
+By = Literal["patch", "age", "distance", "gap"]
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,13 @@ class Evaluate:
     """Publish even so: worse, unrecorded, or scored on few episodes."""
     half: bool = False
     """Round the weights to half precision first: the scores are those of the smaller file."""
-    patches: bool = False
-    """Also print the score apart for common and for rare patches (mapping)."""
+    task: tuple[str, ...] = ()
+    """Another task than they were trained on, such as motion=random path_length=1000."""
+    by: By | None = None
+    """Also print the score in parts: mapping's by patch (common and rare), by age of the memory or
+    by distance from the start, sorting's by gap to the nearest priority."""
     map: bool = False
     """Also measure whether the map is in the memory, on at most 50 of the episodes (mapping)."""
-    gaps: bool = False
-    """Also print the error apart for close and for distant priorities (sorting)."""
     results: Path | None = None
     """Folder of records; default: results/ of this repository or package."""
     device: DeviceName = "auto"
@@ -68,21 +72,24 @@ def run(arguments: Sequence[str]) -> None:
     options = tyro.cli(Evaluate, prog="mgmem evaluate", args=list(arguments))
     if options.episodes is not None and not 2 <= options.episodes <= 10**9:
         raise UsageError(f"--episodes {options.episodes}: an interval needs at least 2")
-    trained = load(options.what, pick_device(options.device))
+    changes = parse_changes(options.task)
+    if changes and (options.record or options.publish):
+        raise UsageError("--record and --publish are for the task itself: leave --task out")
+    trained = load(options.what, pick_device(options.device), changes)
     run_folder = Path(options.what)
     if options.record and not run_folder.is_dir():
         raise UsageError("--record needs a run folder with a checkpoint, for its curve and budget")
     if options.half:
         _round_to_half(trained.model)
-    apart = _score_apart(options, trained.task)
+    apart = _score_apart(options.by, trained.task)
     episodes = _count(trained.task, options.episodes)
     metrics = score(trained, episodes, options.quiet, apart, options.amp)
-    for line in comparison(trained.experiment, metrics):
+    for line in comparison(trained.experiment, metrics, options.task):
         print(line)
-    if isinstance(apart, PatchScore):
-        _print_patches(apart)
-    elif apart is not None:
+    if isinstance(apart, GapScore):
         _print_gaps(apart)
+    elif apart is not None:
+        _print_parts(apart)
     if options.map:
         print_map(trained.model, trained.task, episodes)
     results = options.results or records_.results_folder()
@@ -112,7 +119,7 @@ def score(
     trained: Trained,
     episodes: int,
     quiet: bool,
-    apart: PatchScore | GapScore | None = None,
+    apart: Parts | GapScore | None = None,
     amp: Amp = "none",
 ) -> dict[str, Estimate]:
     """Metrics on the first ``episodes`` test episodes; ``apart`` sees all answers."""
@@ -126,26 +133,30 @@ def score(
             episodes,
             amp=amp,
             progress=lambda done: bar.update(row, completed=done),
-            watch=apart.add if apart is not None else lambda answers, batch: None,
+            watch=apart.add if apart is not None else lambda answers, batch, start: None,
         ).result()
 
 
-def _score_apart(options: Evaluate, task: Task) -> PatchScore | GapScore | None:
-    """What is to be scored apart; an error if the task has nothing of the kind."""
-    if options.patches and not isinstance(task, Mapping):
-        raise UsageError(f"--patches: {task.name} asks for no patches; mapping does")
-    if not options.gaps:
-        return PatchScore() if options.patches else None
-    if not isinstance(task, PrioritySort):
-        raise UsageError(f"--gaps: {task.name} has no priorities; sort has")
-    return GapScore(task.spread)
+def _score_apart(by: By | None, task: Task) -> Parts | GapScore | None:
+    """What is to be scored in parts; an error if the task has none of the kind."""
+    if by is None:
+        return None
+    if by == "gap" and isinstance(task, PrioritySort):
+        return GapScore(task.spread)
+    if by == "gap" or not isinstance(task, Mapping):
+        whose = "sort has" if by == "gap" else "mapping has"
+        raise UsageError(f"--by {by}: {task.name} has no such parts; {whose}")
+    if by == "distance":
+        return DistanceParts(task.grid, task.world // 2 - 1)
+    return PatchParts() if by == "patch" else AgeParts()
 
 
-def _print_patches(patches: PatchScore) -> None:
-    table = new_table("patches by how often asked", "queries", "precision", "recall", "F")
-    for row in patches.rows():
-        figures = (f"{value:.4f}" for value in (row.precision, row.recall, row.f))
-        table.add_row(row.ranks, f"{row.share:.1%}", *figures)
+def _print_parts(parts: Parts) -> None:
+    share = "marks" if isinstance(parts, DistanceParts) else "queries"
+    table = new_table(parts.title, share, "precision", "recall", "F")
+    for part in parts.rows():
+        figures = (f"{value:.4f}" for value in (part.precision, part.recall, part.f))
+        table.add_row(part.name, f"{part.share:.1%}", *figures)
     print_table(table)
 
 
@@ -160,10 +171,12 @@ def _print_gaps(gaps: GapScore) -> None:
     print_table(table)
 
 
-def comparison(experiment: Experiment, metrics: dict[str, Estimate]) -> list[str]:
-    """The metrics with their intervals beside the paper's row."""
-    row = experiment.row.figures if experiment.row else {}
-    lines = [f"{experiment.name}: {experiment.title}"]
+def comparison(
+    experiment: Experiment, metrics: dict[str, Estimate], changes: Sequence[str] = ()
+) -> list[str]:
+    """The metrics with their intervals beside the paper's row; another task has none."""
+    row = experiment.row.figures if experiment.row and not changes else {}
+    lines = [f"{experiment.name}: {' '.join(changes) or experiment.title}"]
     for name, estimate in metrics.items():
         paper = f"   paper {row[name]:.4f}" if name in row else ""
         lines.append(f"  {name:<12} {estimate}{paper}")

@@ -36,19 +36,25 @@ class Trained:
     sha256: str
 
 
-def load(what: str | PathLike[str], device: str | torch.device = "cpu") -> Trained:
+def load(
+    what: str | PathLike[str],
+    device: str | torch.device = "cpu",
+    task: Mapping[str, str] | None = None,
+) -> Trained:
     """Trained weights as a model that answers.
 
     what: an experiment's name (its shipped weights), a run folder (its best weights) or a file.
+    task: changes to the task they were trained on, as text, such as ``{"motion": "random"}``.
     """
     path = locate(what)
     weights = load_weights(path)
     experiment = find(weights.about["experiment"])
-    task, model = experiment.build(options=weights.about.get("task"))
+    trained_on = weights.about.get("task") or {}
+    changed, model = experiment.build(options={**trained_on, **(task or {})})
     fill(model, weights.tensors, path)
     return Trained(
         model.to(device).eval(),
-        task,
+        changed,
         experiment,
         next((record for record in load_records() if record.weights == weights.sha256), None),
         path,

@@ -37,7 +37,7 @@ class GapScore:
         self._gaps: list[Tensor] = []
         self._errors: list[Tensor] = []
 
-    def add(self, answers: tuple[Tensor, ...], batch: Batch) -> None:
+    def add(self, answers: tuple[Tensor, ...], batch: Batch, start: int = 0) -> None:
         """answers: logits, one (L, B, 1, 3, 3); the batch's inputs are (L, B, 2, 3, 3), whole."""
         priorities = batch.inputs[:, :, 1, 0, 0].sort(0).values
         between = priorities.diff(dim=0)

@@ -16,8 +16,8 @@ TEST_SEED = 20_200_712
 """Root of the validation and test streams: the same fresh episodes for every model."""
 
 
-Watch = Callable[[tuple[Tensor, ...], Batch], None]
-"""Sees the answers (logits) to a batch."""
+Watch = Callable[[tuple[Tensor, ...], Batch, int], None]
+"""Sees the answers (logits) to a batch, and the step at which the batch begins."""
 
 
 @torch.no_grad()
@@ -32,7 +32,7 @@ def evaluate(
     queries: int = 13,
     amp: Amp = "none",
     progress: Callable[[int], None] = lambda done: None,
-    watch: Watch = lambda answers, batch: None,
+    watch: Watch = lambda answers, batch, start: None,
 ) -> Score:
     """Score ``model`` on the first ``episodes`` episodes of a stream, each from start to end.
 
@@ -48,14 +48,15 @@ def evaluate(
     device = next(model.parameters()).device
     for first in range(0, episodes, batch):
         count = min(batch, episodes - first)
-        state = None
+        state, start = None, 0
         for piece in _pieces(task.episodes(stream, first, count), task.reads, chunk, queries):
             piece = piece.to(device)
             with autocast(device, amp):
                 answers, state = ask(model, piece, state)
             if len(piece.times):
                 score.add(answers, piece)
-                watch(answers, piece)
+                watch(answers, piece, start)
+            start += len(piece.inputs)
         progress(first + count)
     model.train(was_training)
     return score
