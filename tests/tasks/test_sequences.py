@@ -39,6 +39,16 @@ def test_sort_wants_the_items_in_increasing_order_of_priority(spread):
     assert batch.times.tolist() == [49] * 50
 
 
+def test_even_priorities_are_equally_far_apart_in_random_order():
+    task = PrioritySort(20, 4.0, "even")
+    priority = task.episodes(STREAM, 0, 8).batch(0, 20).inputs[:, :, 1, 0, 0]
+    levels = torch.linspace(-3.8, 3.8, 20)[:, None].expand(20, 8)
+    torch.testing.assert_close(priority.sort(0).values, levels)
+    assert len({tuple(order) for order in priority.argsort(0).T.tolist()}) == 8
+    with pytest.raises(UsageError, match="choose uniform or even"):
+        PrioritySort(20, priorities="odd")
+
+
 def test_recall_wants_the_successor_of_the_named_item():
     batch = AssociativeRecall(10).episodes(STREAM, 0, 500).batch(0, 10)
     named = []

@@ -11,7 +11,7 @@ from typing import Literal
 import tyro
 from rich.console import Console
 from rich.progress import Progress
-from torch import nn
+from torch import Tensor, nn
 
 from mgmem.cli.map_table import print_map
 from mgmem.cli.tables import new_table, print_table
@@ -21,7 +21,7 @@ from mgmem.experiments import Experiment
 from mgmem.experiments import records as records_
 from mgmem.experiments.scored import Scored
 from mgmem.experiments.trained import Trained, load
-from mgmem.tasks.base import Estimate, FiniteTask, Task
+from mgmem.tasks.base import Batch, Estimate, FiniteTask, Task
 from mgmem.tasks.gap_scores import GapScore
 from mgmem.tasks.map_parts import AgeParts, DistanceParts, Parts, PatchParts
 from mgmem.tasks.mapping import Mapping
@@ -81,19 +81,17 @@ def run(arguments: Sequence[str]) -> None:
         raise UsageError("--record needs a run folder with a checkpoint, for its curve and budget")
     if options.half:
         _round_to_half(trained.model)
-    apart = _score_apart(options.by, trained.task)
+    apart = _scores_apart(options, trained.task)
     episodes = _count(trained.task, options.episodes)
-    metrics = score(trained, episodes, options.quiet, apart, options.amp)
+    metrics = score(trained, episodes, options.quiet, list(apart.values()), options.amp)
     for line in comparison(trained.experiment, metrics, options.task):
         print(line)
-    if isinstance(apart, GapScore):
-        _print_gaps(apart)
-    elif apart is not None:
-        _print_parts(apart)
+    _print_apart(apart.get(options.by or ""))
     if options.map:
         print_map(trained.model, trained.task, episodes)
     results = options.results or records_.results_folder()
-    scored = Scored(trained, metrics, episodes, options.half)
+    parts = {by: s.rows() for by, s in apart.items() if not isinstance(s, GapScore)}
+    scored = Scored(trained, metrics, episodes, options.half, parts)
     if options.record:
         print(f"recorded in {scored.record(run_folder).write(results)}")
     if options.publish:
@@ -119,10 +117,15 @@ def score(
     trained: Trained,
     episodes: int,
     quiet: bool,
-    apart: Parts | GapScore | None = None,
+    apart: Sequence[Parts | GapScore] = (),
     amp: Amp = "none",
 ) -> dict[str, Estimate]:
-    """Metrics on the first ``episodes`` test episodes; ``apart`` sees all answers."""
+    """Metrics on the first ``episodes`` test episodes; each of ``apart`` sees all answers."""
+
+    def watch(answers: tuple[Tensor, ...], batch: Batch, start: int) -> None:
+        for parts in apart:
+            parts.add(answers, batch, start)
+
     hidden = quiet or not sys.stderr.isatty()
     with Progress(transient=True, disable=hidden, console=Console(file=sys.stderr)) as bar:
         row = bar.add_task("evaluating", total=episodes)
@@ -133,22 +136,33 @@ def score(
             episodes,
             amp=amp,
             progress=lambda done: bar.update(row, completed=done),
-            watch=apart.add if apart is not None else lambda answers, batch, start: None,
+            watch=watch,
         ).result()
 
 
-def _score_apart(by: By | None, task: Task) -> Parts | GapScore | None:
-    """What is to be scored in parts; an error if the task has none of the kind."""
-    if by is None:
-        return None
-    if by == "gap" and isinstance(task, PrioritySort):
-        return GapScore(task.spread)
-    if by == "gap" or not isinstance(task, Mapping):
-        whose = "sort has" if by == "gap" else "mapping has"
-        raise UsageError(f"--by {by}: {task.name} has no such parts; {whose}")
-    if by == "distance":
-        return DistanceParts(task.grid, task.world // 2 - 1)
-    return PatchParts() if by == "patch" else AgeParts()
+def _scores_apart(options: Evaluate, task: Task) -> dict[str, Parts | GapScore]:
+    """What is scored in parts: all that a record holds, else only what is asked for."""
+    known: dict[str, Parts | GapScore] = {}
+    if isinstance(task, Mapping):
+        reach = task.world // 2 - 1
+        known = {
+            "patch": PatchParts(),
+            "age": AgeParts(),
+            "distance": DistanceParts(task.grid, reach),
+        }
+    elif isinstance(task, PrioritySort):
+        known = {"gap": GapScore(task.spread)}
+    if options.by is not None and options.by not in known:
+        there = f"there is {', '.join(known)}" if known else "it is not scored in parts"
+        raise UsageError(f"--by {options.by}: not for {task.name}; {there}")
+    return known if options.record else {by: known[by] for by in known if by == options.by}
+
+
+def _print_apart(apart: Parts | GapScore | None) -> None:
+    if isinstance(apart, GapScore):
+        _print_gaps(apart)
+    elif apart is not None:
+        _print_parts(apart)
 
 
 def _print_parts(parts: Parts) -> None:

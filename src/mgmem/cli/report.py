@@ -1,4 +1,4 @@
-"""``mgmem report table | stories | curves | routing``."""
+"""``mgmem report table | stories | curves | parts | routing``."""
 
 from __future__ import annotations
 
@@ -50,6 +50,16 @@ class CurvesOptions:
 
 
 @dataclass(frozen=True)
+class PartsOptions:
+    """Draw where mapping memories fail: rare patches, old memories, far places."""
+
+    out: Path = Path("figures")
+    """Folder for parts.png."""
+    results: Path | None = None
+    """Folder of records; default: results/ of this repository or package."""
+
+
+@dataclass(frozen=True)
 class RoutingOptions:
     """Draw how far one cell reaches, layer by layer, with and without scales."""
 
@@ -61,6 +71,7 @@ _Commands = (
     Annotated[TableOptions, tyro.conf.subcommand("table")]
     | Annotated[StoriesOptions, tyro.conf.subcommand("stories")]
     | Annotated[CurvesOptions, tyro.conf.subcommand("curves")]
+    | Annotated[PartsOptions, tyro.conf.subcommand("parts")]
     | Annotated[RoutingOptions, tyro.conf.subcommand("routing")]
 )
 
@@ -75,6 +86,8 @@ def run(arguments: Sequence[str]) -> None:
         _renew(options.page, section, options.check, "stories")
     elif isinstance(options, CurvesOptions):
         _curves(options)
+    elif isinstance(options, PartsOptions):
+        _parts(options)
     else:
         _routing(options)
 
@@ -102,6 +115,14 @@ def _curves(options: CurvesOptions) -> None:
 
     figure = draw_learning_curves(load_records(options.results))
     print(f"written to {save_figure(figure, options.out / 'learning-curves.png')}")
+
+
+def _parts(options: PartsOptions) -> None:
+    from mgmem.report.parts import draw_parts
+    from mgmem.report.style import save_figure
+
+    figure = draw_parts(load_records(options.results))
+    print(f"written to {save_figure(figure, options.out / 'parts.png')}")
 
 
 def _routing(options: RoutingOptions) -> None:

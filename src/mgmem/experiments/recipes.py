@@ -57,9 +57,12 @@ _REACH = Stage(
 )
 
 
-def walks(learn: int, finish: int, chunk: int = 169) -> tuple[Stage, Stage]:
-    """Whole episodes: ``learn`` updates at a held rate, then ``finish`` at a falling one."""
-    lesson = Walks(chunk=chunk, queries=_LATE)
+def walks(learn: int, finish: int, chunk: int = 169, groups: int = 1) -> tuple[Stage, Stage]:
+    """Whole episodes: ``learn`` updates at a held rate, then ``finish`` at a falling one.
+
+    Episodes of several chunks go in as many groups, so that every update has all parts of one.
+    """
+    lesson = Walks(chunk=chunk, groups=groups, queries=_LATE)
     held = replace(
         _REACH,
         name="learn",
@@ -75,16 +78,18 @@ def walks(learn: int, finish: int, chunk: int = 169) -> tuple[Stage, Stage]:
 
 FAST_MAPPING = Recipe((_REACH, *walks(1_800, 1_200)))
 FAST_SMALL_WORLD = Recipe((_REACH, *walks(1_800, 1_200, chunk=49)))
-# A larger world on the same grid: where to write is known already, from the smaller one. The tail
-# of its reader has two layers more, so those from there on start afresh.
+# Where to write and how to read are known already from the smaller world, or from the spiral.
+_SPIRAL = "e7e427eadaf0ebbb3ab49254605f7401348bd9774e38efc9d24b5fa9d9d76f39"
+# The tail of the larger world's reader has two layers more: those from there on start afresh.
 FROM_SMALLER_WORLD = Recipe(
-    walks(2_000, 1_500, chunk=133),
+    walks(1_500, 1_200, chunk=133, groups=4),
     Shipped(
         "mapping-15-small",
-        "e7e427eadaf0ebbb3ab49254605f7401348bd9774e38efc9d24b5fa9d9d76f39",
+        _SPIRAL,
         ("memory.", *(f"readers.0.layers.{index}." for index in range(6))),
     ),
 )
+FROM_SPIRAL = Recipe(walks(600, 900, chunk=125, groups=4), Shipped("mapping-15-small", _SPIRAL))
 
 
 def mapping_flat() -> Recipe:
@@ -123,6 +128,19 @@ FAST_SORT = Recipe(
             rate=Rate(5e-3, hold=10_500, final=0.02, shape="linear"),
             average=0.995,
             validation=Validation(500, 200),
+        ),
+    )
+)
+# Evenly spaced priorities need no fine comparisons: with faster gates and no large step they are
+# sorted in minutes.
+EVEN_SORT = Recipe(
+    (
+        replace(
+            FAST_SORT.stages[0],
+            optimizer=Muon(gate_rate=4.0, weight_decay=1.0),
+            updates=5_000,
+            rate=Rate(3e-3, hold=3_000, final=0.02, shape="linear"),
+            clip=0.1,
         ),
     )
 )

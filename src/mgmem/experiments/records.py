@@ -8,7 +8,7 @@ import os
 import platform
 import subprocess
 import warnings
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,8 @@ class Record:
     higher_is_better: bool
     metrics: dict[str, dict[str, float]]
     """Metric to value, low and high (95% interval)."""
+    parts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """The same answers scored in parts, where the task has such: "age" to its rows."""
 
     def estimate(self, metric: str | None = None) -> Estimate:
         """A metric with its interval; None: the one that decides."""
@@ -111,6 +113,10 @@ def _check(record: Record) -> None:
     record.estimate()
     numbers = [v for point in record.curve for v in (point["steps"], point[record.metric])]
     numbers += [v for estimate in record.metrics.values() for v in estimate.values()]
+    for row in (row for rows in record.parts.values() for row in rows):
+        numbers += [row["share"], row["precision"], row["recall"], row["f"]]
+        if not isinstance(row["name"], str):
+            raise ValueError("a part whose name is no text")
     if not all(isinstance(v, int | float) for v in numbers):
         raise ValueError("a figure that is no number")
     if not all(isinstance(command, str) for command in record.commands):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from mgmem.experiments import records as rec
 from mgmem.experiments.experiment import count_parameters
 from mgmem.experiments.trained import Trained
 from mgmem.tasks.base import Estimate
+from mgmem.tasks.map_parts import Part
 from mgmem.training.content import newest, spent
 from mgmem.training.weights import digest, save_weights
 
@@ -26,6 +27,8 @@ class Scored:
     episodes: int
     half: bool = False
     """The weights are rounded to half precision, and stored so."""
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    """The score in parts, where the task has such."""
 
     def record(self, folder: Path) -> rec.Record:
         """The record of a run: what its folder's checkpoint says, and the metrics."""
@@ -56,6 +59,7 @@ class Scored:
             metric=task.metric.name,
             higher_is_better=task.metric.higher_is_better,
             metrics={name: asdict(estimate) for name, estimate in self.metrics.items()},
+            parts={by: [asdict(part) for part in rows] for by, rows in self.parts.items()},
         )
 
     def publish(self, results: Path, force: bool = False) -> Path:

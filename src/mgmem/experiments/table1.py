@@ -39,6 +39,15 @@ MULTIGRID = [
         PaperRow(1, 0.12, 7.99, _scores(99.79, 99.88, 99.83)),
     ),
     Experiment(
+        "mapping-15-random",
+        "15x15 worlds, random walk of 500 steps, small memory",
+        "multigrid",
+        lambda: Mapping(world=15, grid=24, motion="random", path_length=500),
+        mg.reader_writer(mg.SMALL, mg.SMALL_MAP_TAIL, input=4),
+        recipes.FROM_SPIRAL,
+        recipes.paper_mapping(),
+    ),
+    Experiment(
         "mapping-25-small",
         "25x25 worlds, spiral motion, small memory",
         "multigrid",

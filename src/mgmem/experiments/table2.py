@@ -22,6 +22,16 @@ MULTIGRID = [
         recipes.paper_sequence(20),
         PaperRow(2, 0.12, 7.99, {"error": 0.0043}),
     ),
+    # The paper does not say how its priorities were drawn; evenly spaced ones are the easy case.
+    Experiment(
+        "sort-20-even",
+        "20 vectors of 9 bits, in order of evenly spaced priorities",
+        "multigrid",
+        lambda: PrioritySort(20, spread=4.0, priorities="even"),
+        mg.encoder_decoder(mg.SMALL, mg.SORT_TAIL, 2),
+        recipes.EVEN_SORT,
+        recipes.paper_sequence(20),
+    ),
     Experiment(
         "sort-50",
         "50 vectors of 9 bits, in order of priority",

@@ -53,6 +53,9 @@ __all__ = [
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#8A8F98"
 
+LINE_COLORS = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, BLACK, GREY)
+"""For lines that are no systems, in turn."""
+
 SYSTEM_COLORS = {
     "multigrid": BLUE,
     "dnc": VERMILLION,

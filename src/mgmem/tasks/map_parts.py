@@ -38,7 +38,9 @@ class Part:
 class Parts(Protocol):
     """Adds up answers of the first reader, part by part."""
 
-    title: str
+    @property
+    def title(self) -> str:
+        """What the parts are, as the head of their column."""
 
     def add(self, answers: tuple[Tensor, ...], batch: Batch, start: int) -> None:
         """answers: logits, (Q, B, 1, grid, grid) first; the batch begins at step ``start``."""

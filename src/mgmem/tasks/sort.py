@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -23,21 +24,25 @@ _PRIORITIES = 2**20
 class PrioritySort:
     """L random items, to be put out in increasing order of priority.
 
-    Input: channel 0 the bits (0 or 1) as a 3x3 patch, channel 1 the priority, uniform in
-    (-spread, spread) and constant over the patch. Then L empty queries, each wanting the next item.
+    Input: channel 0 the bits (0 or 1) as a 3x3 patch, channel 1 the priority, in (-spread, spread)
+    and constant over the patch. Then L empty queries, each wanting the next item.
 
-    Only their order counts, and the paper does not say how far priorities reach. With a spread of
-    1, half of twenty items have a neighbour closer than 0.04: that is what is hard to learn.
+    Only the order counts, and the paper does not say how priorities are drawn, nor how far they
+    reach. "uniform": each by itself. With a spread of 1, half of twenty items have a neighbour
+    closer than 0.04: that is what is hard to learn. "even": L evenly spaced ones, shuffled.
     """
 
     length: int = 20
     spread: float = 1.0
+    priorities: Literal["uniform", "even"] = "uniform"
 
     def __post_init__(self) -> None:
         if self.length < 2:
             raise UsageError(f"the length is {self.length}: give at least 2 items to sort")
         if not self.spread > 0:
             raise UsageError(f"the spread of priorities is {self.spread}: give one above 0")
+        if self.priorities not in ("uniform", "even"):
+            raise UsageError(f"priorities are {self.priorities!r}: choose uniform or even")
 
     @property
     def name(self) -> str:
@@ -73,10 +78,11 @@ class PrioritySort:
         keys = stream.keys(first, count)
         bits = below(draw(keys, "sort bits", np.arange(self.length * 9)[:, None]), 2)
         items = bits.reshape(self.length, 9, count).transpose(0, 2, 1)
-        ranks = distinct(keys, "sort priorities", self.length, _PRIORITIES)
+        levels = self.length if self.priorities == "even" else _PRIORITIES
+        ranks = distinct(keys, "sort priorities", self.length, levels)
         inputs = np.empty((self.length, count, 2, 9), np.float32)
         inputs[:, :, 0] = items
-        inputs[:, :, 1] = self.spread * ((2 * ranks + 1) / _PRIORITIES - 1)[:, :, None]
+        inputs[:, :, 1] = self.spread * ((2 * ranks + 1) / levels - 1)[:, :, None]
         ordered = np.take_along_axis(items, ranks.argsort(axis=0)[:, :, None], axis=0)
         targets = ordered.astype(np.float32).reshape(self.length, count, 1, 3, 3)
         return SequenceEpisodes(
