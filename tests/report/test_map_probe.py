@@ -15,7 +15,7 @@ from mgmem.experiments import find
 from mgmem.experiments.records import shipped_weights
 from mgmem.nn.fit import fitted
 from mgmem.report.map_probe import auc, best_channels, fit_probe, measure_map
-from mgmem.report.moments import beliefs, collect, maze_patches, region
+from mgmem.report.moments import beliefs, collect, maze_patches, region, walkable
 from mgmem.tasks.mapping import Mapping
 from mgmem.tasks.maze import make_mazes
 from mgmem.tasks.seeds import SeedStream
@@ -119,5 +119,12 @@ def test_what_has_no_map_is_refused(mapping9):
     moments = collect(model, task, SeedStream(5, "train"), 0, 1, [48])
     with pytest.raises(UsageError, match="too many"):
         beliefs(model, replace(task, queries=(5,)), moments)
-    with pytest.raises(UsageError, match="reaches beyond the map"):
-        region(Mapping(world=9, grid=7))
+
+
+def test_a_maze_that_fills_the_map_is_read_without_the_border_that_is_not_there():
+    task = Mapping(world=25, grid=24)
+    assert region(task) == slice(0, 24)
+    assert walkable(task).sum() == 23 * 23
+    assert not walkable(task)[0].any()
+    assert walkable(task)[23, 1:].all()
+    assert walkable(Mapping(world=15, grid=24)).shape == (15, 15)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mgmem.errors import UsageError
-from mgmem.report.moments import Moments, beliefs, can_ask_everything, collect, region
+from mgmem.report.moments import Moments, beliefs, can_ask_everything, collect, region, walkable
 from mgmem.tasks.mapping import Mapping
 from mgmem.tasks.seeds import SeedStream
 from mgmem.training.evaluation import TEST_SEED, query_steps
@@ -176,9 +176,7 @@ class _Cells:
     """The cells that count: seen, and not on the border, which is always wall."""
 
     def __init__(self, moments: Moments, task: Mapping) -> None:
-        self._counted = moments.seen.clone()
-        self._counted[:, (0, -1)] = False
-        self._counted[:, :, (0, -1)] = False
+        self._counted = moments.seen & walkable(task)
         self.wall = moments.wall[self._counted].numpy()
         phases = _phases(task, PERIOD).expand(len(moments), -1, -1)
         self.places = phases[self._counted].numpy()

@@ -34,7 +34,7 @@ _LARGEST_QUERY = 3  # 2^9 patches can be asked for one by one, 2^25 can not
 
 @dataclass(frozen=True)
 class Moments:
-    """N moments; maps are of the maze's region only, (N, world, world).
+    """N moments; maps are of the maze's region only, (N, world, world) where it is there whole.
 
     hidden, cell: the finest grid of the deepest layer, (N, channels, side, side).
     outputs: what the memory's layers show to readers, grids (N, channels, *space).
@@ -52,14 +52,19 @@ class Moments:
 
 
 def region(task: Mapping) -> slice:
-    """Rows, and columns, of the answers' grid that the maze covers."""
+    """Rows, and columns, of the answers' grid that the maze covers.
+
+    All that an agent walks on is there; where the grid is full, some of the border is not.
+    """
     corner = task.grid // 2 - task.start
-    if corner < 0 or corner + task.world > task.grid:
-        raise UsageError(
-            f"a maze of {task.world} reaches beyond the map of {task.grid}: its border can not be "
-            f"read off it; give a grid of at least {task.world + 1}"
-        )
-    return slice(corner, corner + task.world)
+    return slice(max(0, corner), min(task.grid, corner + task.world))
+
+
+def walkable(task: Mapping) -> Tensor:
+    """Which cells of the region are no border: (region, region) bool."""
+    cells = torch.arange(task.grid)[region(task)] - task.grid // 2 + task.start
+    inside = (cells > 0) & (cells < task.world - 1)
+    return inside[:, None] & inside
 
 
 @torch.no_grad()

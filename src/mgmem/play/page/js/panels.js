@@ -194,6 +194,7 @@ export class KnownPanel {
     const target = new Float32Array(2 * world * world);
     for (let i = 0; i < world * world; i++) {
       const place = onGrid(this.task, i);
+      if (place < 0) continue; // not known
       target[2 * i] = scene.map.seen[place];
       target[2 * i + 1] = scene.map.wall[place];
     }
@@ -225,10 +226,11 @@ export class KnownPanel {
   }
 }
 
-// The place on the grid of answers of a cell of the maze.
+// The place on the grid of answers of a cell of the maze; -1 for a border beyond a full grid.
 export function onGrid({ grid, world, start }, cell) {
   const shift = (grid >> 1) - start;
-  return (Math.floor(cell / world) + shift) * grid + (cell % world) + shift;
+  const [row, column] = [Math.floor(cell / world) + shift, (cell % world) + shift];
+  return Math.min(row, column) < 0 || Math.max(row, column) >= grid ? -1 : row * grid + column;
 }
 
 // Among the cells seen: which are told wrong, how many are told right, how many there are.
@@ -236,9 +238,9 @@ export function wrongCells(task, map, moment) {
   const wrong = [];
   let [seen, right] = [0, 0];
   for (let i = 0; i < task.world ** 2; i++) {
-    if (!moment.seen.has(Math.floor(i / task.world), i % task.world)) continue;
-    seen += 1;
     const place = onGrid(task, i);
+    if (place < 0 || !moment.seen.has(Math.floor(i / task.world), i % task.world)) continue;
+    seen += 1;
     if (map.seen[place] < 0.5) continue; // not known, and not claimed to be
     if (map.wall[place] > 0.5 === (moment.walls[i] === 1)) right += 1;
     else wrong.push(i);

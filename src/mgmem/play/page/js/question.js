@@ -44,6 +44,7 @@ export class Question {
     const shown = new Set();
     for (let cell = 0; cell < world * world; cell++) {
       const place = onGrid(this.task, cell);
+      if (place < 0) continue;
       chances[cell] = 1 / (1 + Math.exp(-logits[place]));
       shown.add(place);
     }
