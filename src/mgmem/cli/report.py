@@ -1,4 +1,4 @@
-"""``mgmem report table | stories | curves | parts | routing``."""
+"""``mgmem report table | stories | curves | parts | carry | routing``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import tyro
 
+from mgmem.errors import UsageError
+from mgmem.experiments import carry
 from mgmem.experiments.records import load_records
 from mgmem.report import stories, tables
 
@@ -60,6 +62,22 @@ class PartsOptions:
 
 
 @dataclass(frozen=True)
+class CarryOptions:
+    """Say and draw how far mapping memories carry: other motions, longer walks."""
+
+    measure: bool = False
+    """First score all shipped memories anew, into results/carry.json; takes minutes."""
+    episodes: int = 500
+    """Fresh test mazes for each; fewer for walks of more than 500 steps, as many steps in all."""
+    page: Path = Path("docs/mapping.md")
+    """File with the markers between which the table stands."""
+    out: Path = Path("figures")
+    """Folder for carry.png."""
+    results: Path | None = None
+    """Folder of records; default: results/ of this repository or package."""
+
+
+@dataclass(frozen=True)
 class RoutingOptions:
     """Draw how far one cell reaches, layer by layer, with and without scales."""
 
@@ -72,6 +90,7 @@ _Commands = (
     | Annotated[StoriesOptions, tyro.conf.subcommand("stories")]
     | Annotated[CurvesOptions, tyro.conf.subcommand("curves")]
     | Annotated[PartsOptions, tyro.conf.subcommand("parts")]
+    | Annotated[CarryOptions, tyro.conf.subcommand("carry")]
     | Annotated[RoutingOptions, tyro.conf.subcommand("routing")]
 )
 
@@ -88,6 +107,8 @@ def run(arguments: Sequence[str]) -> None:
         _curves(options)
     elif isinstance(options, PartsOptions):
         _parts(options)
+    elif isinstance(options, CarryOptions):
+        _carry(options)
     else:
         _routing(options)
 
@@ -123,6 +144,26 @@ def _parts(options: PartsOptions) -> None:
 
     figure = draw_parts(load_records(options.results))
     print(f"written to {save_figure(figure, options.out / 'parts.png')}")
+
+
+def _carry(options: CarryOptions) -> None:
+    from mgmem.report.carry import carry_table, draw_carry
+    from mgmem.report.style import save_figure
+
+    if options.measure:
+        if options.episodes < 2:
+            raise UsageError(f"--episodes {options.episodes}: an interval needs at least 2")
+        found: list[carry.Carried] = []
+        for name in carry.shipped_memories():
+            found += carry.carry(name, options.episodes, _tell)
+        print(f"written to {carry.write(found, options.results)}")
+    carried = carry.read(options.results)
+    _renew(options.page, carry_table(carried), False, "carry")
+    print(f"written to {save_figure(draw_carry(carried), options.out / 'carry.png')}")
+
+
+def _tell(one: carry.Carried) -> None:
+    print(f"{one.experiment}: {one.walk}, {one.steps:,} steps: F {one.f}", flush=True)
 
 
 def _routing(options: RoutingOptions) -> None:

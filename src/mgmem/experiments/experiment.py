@@ -75,10 +75,14 @@ def _changed(task: Task, options: Mapping[str, str]) -> Task:
         return task
     assert dataclasses.is_dataclass(task)
     known = {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
+    optional = {field.name for field in dataclasses.fields(task) if field.default is None}
     for name in options:
         if name not in known:
             raise UsageError(f"task {task.name} has no option {name!r}; it has {', '.join(known)}")
-    changes = {name: _read(name, text, known[name]) for name, text in options.items()}
+    changes = {
+        name: None if text == "none" and name in optional else _read(name, text, known[name])
+        for name, text in options.items()
+    }
     return dataclasses.replace(task, **changes)
 
 
