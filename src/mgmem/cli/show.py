@@ -69,7 +69,9 @@ def _show_mapping(options: Show, name: str, task: Mapping, model: Model) -> list
     if any(not 1 <= step <= length for step in options.steps):
         raise UsageError(f"--steps {options.steps}: this experiment has steps 1 to {length}")
     strip = [step - 1 for step in options.steps] or query_steps(length, _STRIP).tolist()
-    frames = query_steps(length, _MOST_FRAMES).tolist()
+    # Reading a map takes a hundred questions: only where it will be shown, or chosen from.
+    all_along = options.animation or not options.steps
+    frames = query_steps(length, _MOST_FRAMES).tolist() if all_along else []
     moments = sorted({*frames, *strip})
     view = None if options.mean else choose_view(model, task)
     history = remember(model, task, options.episode, moments, name=name, view=view)
