@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from mgmem.cli import main
-from mgmem.experiments.explore import SYSTEMS
+from mgmem.experiments import explore_trained, records
+from mgmem.experiments.explore import EXPLORATIONS, SYSTEMS
 from mgmem.experiments.explore_records import load_walk_records, walk_table
 from mgmem.report.explore_curves import draw_company, draw_learning
 from mgmem.report.style import save_figure
 from mgmem.training import checkpoint
 
+MEMORY = EXPLORATIONS["explore-15"].memory
 TINY = [
     "--ppo.mazes=4", "--ppo.rollout=4", "--ppo.minibatches=2", "--ppo.epochs=1",
     "--evaluate-every=1", "--evaluate-walks=2", "--quiet", "--threads=1",
@@ -47,18 +49,41 @@ def test_evaluation_puts_an_agent_beside_the_rules_and_records_them(trained, tmp
     assert main([*words, f"--results={tmp_path}", "--quiet"]) == 0
     said = capsys.readouterr().out
     assert "paper: F 0.9286" in said
-    records = load_walk_records("explore-15", tmp_path)
-    assert {record.walker for record in records} == {"memory", "random", "careful", "frontier"}
-    assert records[0].walker == "frontier"
-    assert walk_table(records) in said
-    learned = next(record for record in records if record.walker == "memory")
+    found = load_walk_records("explore-15", tmp_path)
+    assert {record.walker for record in found} == {"memory", "random", "careful", "frontier"}
+    assert found[0].walker == "frontier"
+    assert walk_table(found) in said
+    learned = next(record for record in found if record.walker == "memory")
     assert learned.parameters > 0
     assert learned.command is not None
     assert learned.command.startswith("mgmem train explore-15")
     assert str(trained) not in learned.command
     assert np.array(learned.coverage).shape == (301, 3)
-    save_figure(draw_company("explore-15", records), tmp_path / "company.png")
+    save_figure(draw_company("explore-15", found), tmp_path / "company.png")
     save_figure(draw_learning("explore-15", learned.curve), tmp_path / "learning.png")
+
+
+def test_a_recorded_agent_is_published_and_then_evaluated_by_name(
+    trained, tmp_path, monkeypatch, capsys
+):
+    shipped = records.weights_folder
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    memory = shipped() / f"{MEMORY}.safetensors"
+    (folder / memory.name).write_bytes(memory.read_bytes())
+    monkeypatch.setattr(records, "weights_folder", lambda: folder)
+    words = ["explore", "evaluate", "explore-15", "--no-rules", "--walks=2", "--quiet"]
+    writing = ["--record", "--publish", f"--results={tmp_path}"]
+    assert main([*words, str(trained), *writing]) == 2
+    assert "1,000 walks or more" in capsys.readouterr().err
+    assert main([*words, "--publish"]) == 2
+    assert "needs a run folder" in capsys.readouterr().err
+    monkeypatch.setattr(explore_trained, "_ENOUGH_WALKS", 2)
+    assert main([*words, str(trained), *writing]) == 0
+    first = capsys.readouterr().out
+    assert "published as explore-15.safetensors" in first
+    assert main(words) == 0
+    assert capsys.readouterr().out.splitlines()[0] == first.splitlines()[0]
 
 
 def test_a_walk_can_be_seen(trained, tmp_path, monkeypatch):

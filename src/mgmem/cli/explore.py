@@ -7,29 +7,27 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import tyro
 from rich.progress import track
 
 from mgmem.cli.train import without_whereabouts
 from mgmem.errors import UsageError
-from mgmem.experiments import count_parameters, explore
+from mgmem.experiments import explore
 from mgmem.experiments import explore_records as walked
 from mgmem.experiments import records as rec
-from mgmem.experiments.explore import Exploration, Mapper, System
+from mgmem.experiments.explore import Exploration, System
+from mgmem.experiments.explore_trained import load_agent, publish
 from mgmem.rl.a3c import A3C
-from mgmem.rl.agent import Agent
 from mgmem.rl.coverage import Log, steps_per_second
 from mgmem.rl.learning import Limits, learn
 from mgmem.rl.ppo import PPO
 from mgmem.rl.vector import MazeVectorEnv
 from mgmem.rl.walkers import RandomWalker, Walker
-from mgmem.training import checkpoint
 from mgmem.training.device import set_threads
 from mgmem.training.folder import writing
 from mgmem.training.progress import Reporter
-from mgmem.training.weights import fill, load_weights
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class Evaluate:
     name: tyro.conf.Positional[str]
     """explore-15 or explore-25."""
     runs: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Run folders, or weights files, of agents to evaluate."""
+    """Run folders, or weights files, of agents to evaluate; default: the shipped agent."""
     memory: str | None = None
     """The frozen memory that the runs were trained with; default: the exploration's."""
     rules: bool = True
@@ -82,6 +80,8 @@ class Evaluate:
     """Fresh test mazes."""
     record: bool = False
     """Write results/exploration/NAME/WALKER.json."""
+    publish: bool = False
+    """Make the first run, an agent on a memory, the shipped one; needs --record."""
     results: Path | None = None
     """Folder of records; default: results/ of this repository or package."""
     quiet: bool = False
@@ -94,8 +94,8 @@ class Show:
 
     name: tyro.conf.Positional[str]
     """explore-15 or explore-25."""
-    run: tyro.conf.Positional[Path]
-    """Run folder of an agent on a memory."""
+    run: tyro.conf.Positional[Path | None] = None
+    """Run folder of an agent on a memory; default: the shipped agent."""
     memory: str | None = None
     """The frozen memory that the run was trained with; default: the exploration's."""
     episode: int = 0
@@ -182,11 +182,13 @@ def evaluate(arguments: Sequence[str]) -> None:
     records = []
     exploration = _with_memory(explore.find_exploration(options.name), options.memory)
     mapper = explore.load_mapper(exploration)
-    for path in options.runs:
-        agent, system, more = load_agent(exploration, mapper, path)
-        log = _walk(exploration, agent, system, options)
+    agents = [load_agent(exploration, mapper, path) for path in _wanted(options)]
+    for trained in agents:
+        system = trained.system
+        log = _walk(exploration, trained.agent, system, options)
         scores = explore.scores(log, mapper, localization=system == "memory")
         title = explore.SYSTEMS[system]
+        more = trained.history
         records.append(walked.new_record(exploration.name, system, title, log, scores, **more))
         if "f" in scores:
             known = ", ".join(f"{k} {scores[k]}" for k in ("f", "precision", "recall"))
@@ -199,6 +201,17 @@ def evaluate(arguments: Sequence[str]) -> None:
     if options.record:
         for record in records:
             print(f"recorded in {record.write(options.results or rec.results_folder())}")
+    if options.publish:
+        print(f"published as {publish(exploration, agents[0], options.walks).name}")
+
+
+def _wanted(options: Evaluate) -> list[Path | None]:
+    """The agents to evaluate; None is the shipped one, if there is any."""
+    if options.publish and not (options.runs and options.record):
+        raise UsageError("--publish needs a run folder, and --record")
+    if options.runs or rec.shipped_weights(options.name) is None or options.memory is not None:
+        return list(options.runs)
+    return [None]
 
 
 def show(arguments: Sequence[str]) -> None:
@@ -210,14 +223,15 @@ def show(arguments: Sequence[str]) -> None:
 
     exploration = _with_memory(explore.find_exploration(options.name), options.memory)
     mapper = explore.load_mapper(exploration)
-    agent, system, more = load_agent(exploration, mapper, options.run)
-    if system != "memory":
-        raise UsageError(f"{options.run} holds a {system} agent: only a memory can be shown")
+    trained = load_agent(exploration, mapper, options.run)
+    if trained.system != "memory":
+        raise UsageError(f"{options.run} holds a {trained.system} agent: a memory can be shown")
     stem = options.out / f"{options.name}-walk{options.episode}"
-    story = watch_walk(exploration, mapper, agent, options.episode)
+    story = watch_walk(exploration, mapper, trained.agent, options.episode)
     written = [animate_walk(story, stem.with_suffix(f".{options.format}"))]
-    if more["curve"]:
-        figure = draw_learning(options.name, more["curve"], _memory_curve(exploration.memory))
+    curve = trained.history["curve"]
+    if curve:
+        figure = draw_learning(options.name, curve, _memory_curve(exploration.memory))
         written.append(save_figure(figure, options.out / f"{options.name}-learning.png"))
     records = walked.load_walk_records(options.name) if options.records else []
     if records:
@@ -242,43 +256,6 @@ def speed(arguments: Sequence[str]) -> None:
         agent = explore.make_agent(exploration, system, mapper, policy, 0)
         rate = steps_per_second(mazes, agent, options.seconds)
         print(f"with {explore.SYSTEMS[system]}, {mazes.num_envs} mazes: {rate:,.0f} steps/s")
-
-
-def load_agent(
-    exploration: Exploration, mapper: Mapper, path: Path
-) -> tuple[Agent, System, dict[str, Any]]:
-    """A trained agent from its run folder or weights, and what a record says of its training."""
-    file = path / "best.safetensors" if path.is_dir() else path
-    if not file.is_file():
-        raise UsageError(f"{path}: no run folder with best weights, and no weights file")
-    weights = load_weights(file)
-    about = weights.about
-    if about["experiment"] != exploration.name:
-        raise UsageError(f"{file} belongs to {about['experiment']}, not {exploration.name}")
-    if about["memory_digest"] != mapper.digest:
-        raise UsageError(
-            f"{file} was trained on the memory of {about['memory']}, not on that of "
-            f"{exploration.memory} as it is here: give its own as --memory"
-        )
-    shaped = replace(
-        exploration, window=about["window"], reader=about["reader"], width=about["width"]
-    )
-    system: System = about["system"]
-    policy = explore.make_policy(shaped, system, mapper, 0)
-    fill(policy, weights.tensors, file)
-    agent = explore.make_agent(shaped, system, mapper, policy, seed=0)
-    content, _ = checkpoint.newest(file.parent)
-    trained = about.pop("trained")
-    more = {
-        "command": about.pop("command"),
-        "about": about,
-        "parameters": count_parameters(policy),
-        "updates": trained["updates"],
-        "steps": trained["steps"],
-        "seconds": trained["seconds"],
-        "curve": [] if content is None else content["progress"]["curve"],
-    }
-    return agent, system, more
 
 
 def _walk(exploration: Exploration, walker: Walker, name: str, options: Evaluate) -> Log:
