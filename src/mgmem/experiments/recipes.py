@@ -79,10 +79,10 @@ def walks(learn: int, finish: int, chunk: int = 169, groups: int = 1) -> tuple[S
 FAST_MAPPING = Recipe((_REACH, *walks(1_800, 1_200)))
 FAST_SMALL_WORLD = Recipe((_REACH, *walks(1_800, 1_200, chunk=49)))
 # Where to write and how to read are known already from the smaller world, or from the spiral.
-_SPIRAL = "e7e427eadaf0ebbb3ab49254605f7401348bd9774e38efc9d24b5fa9d9d76f39"
+_SPIRAL = "ef07c375b457e6873f3978a709e51bdcc689648753363a98fdf34076081bb6fe"
 # The tail of the larger world's reader has two layers more: those from there on start afresh.
 FROM_SMALLER_WORLD = Recipe(
-    walks(1_500, 1_200, chunk=133, groups=4),
+    walks(1_200, 1_000, chunk=133, groups=4),
     Shipped(
         "mapping-15-small",
         _SPIRAL,
