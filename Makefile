@@ -11,7 +11,7 @@ run: $(READY)
 	$(BIN)/mgmem demo
 
 test: lint browser
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 3 --dist loadgroup  # the browser and killed runs leave cores idle
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -1,16 +1,12 @@
-"""What hardening tests share: runs as separate processes, and a limit on memory."""
+"""What hardening tests share: a limit on memory."""
 
 from __future__ import annotations
 
 import resource
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "training"))  # runs.py
 
 _ROOM = 2 << 30
 

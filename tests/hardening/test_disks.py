@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from runs import PAPER
 
 from mgmem import MemoryState, UsageError
 from mgmem.cli import main
@@ -24,7 +23,11 @@ from mgmem.training import checkpoint
 from mgmem.training.weights import load_weights
 
 KILLS = int(os.environ.get("MGMEM_TEST_KILLS", "1"))
-TINY = [*PAPER, "--train.updates", "4", "--train.validation.every", "1"]
+TINY = [
+    "mapping-9", "--recipe", "paper", "--threads", "1", "--quiet", "--train.batch", "4",
+    "--train.lesson.groups", "2", "--train.lesson.chunk", "6", "--train.validation.episodes", "4",
+    "--train.updates", "4", "--train.validation.every", "1",
+]  # fmt: skip
 
 
 @contextmanager
