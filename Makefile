@@ -27,7 +27,7 @@ sanitize: $(READY)
 	CXX="$(SANITIZE)" $(BIN)/python -c "from mgmem.ops.native import build; \
 		build._TIMEOUT = 3600; build.library_path()"
 	CXX="$(SANITIZE)" LD_PRELOAD="$(CHECKERS)" ASAN_OPTIONS=detect_leaks=0 \
-		$(BIN)/pytest -p no:xdist -p no:faulthandler tests/ops/test_configurations.py \
+		$(BIN)/pytest --capture=sys -p no:xdist -p no:faulthandler tests/ops/test_configurations.py \
 		tests/ops/test_native.py tests/ops/test_trust.py -k "not compiler and not build and not fork"
 
 setup: $(READY)

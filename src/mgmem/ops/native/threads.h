@@ -39,7 +39,7 @@ class Scratch {
     }
     float* take_zeros(long count) {
         float* p = take(count);
-        std::memset(p, 0, count * 4);
+        if (count) std::memset(p, 0, count * 4);  // p may be null for none
         return p;
     }
     ~Scratch() {
