@@ -69,7 +69,7 @@ class Exploration:
 EXPLORATIONS = {
     exploration.name: exploration
     for exploration in (
-        Exploration("explore-15", "15x15 worlds, small memory", 15, 300, "mapping-15-small"),
+        Exploration("explore-15", "15x15 worlds, small memory", 15, 300, "mapping-15-random"),
         Exploration("explore-25", "25x25 worlds, large memory", 25, 1000, "mapping-25-random"),
     )
 }
