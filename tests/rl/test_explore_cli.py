@@ -1,6 +1,7 @@
 """Training, evaluating and showing explorers from the command line, for a few real steps."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +10,13 @@ from mgmem.cli import main
 from mgmem.experiments import explore_trained, records
 from mgmem.experiments.explore import EXPLORATIONS, SYSTEMS
 from mgmem.experiments.explore_records import load_walk_records, walk_table
+from mgmem.report import explore_tables
 from mgmem.report.explore_curves import draw_company, draw_learning
 from mgmem.report.style import save_figure
+from mgmem.report.tables import END, START, check_between
 from mgmem.training import checkpoint
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "exploration.md"
 MEMORY = EXPLORATIONS["explore-15"].memory
 TINY = [
     "--ppo.mazes=4", "--ppo.rollout=4", "--ppo.minibatches=2", "--ppo.epochs=1",
@@ -58,9 +62,24 @@ def test_evaluation_puts_an_agent_beside_the_rules_and_records_them(trained, tmp
     assert learned.command is not None
     assert learned.command.startswith("mgmem train explore-15")
     assert str(trained) not in learned.command
-    assert np.array(learned.coverage).shape == (301, 3)
+    curve = np.array(learned.coverage)
+    assert curve.shape == (101, 4)
+    assert curve[[0, -1], 0].tolist() == [0, 300]
+    assert curve[-1, 1] == pytest.approx(learned.estimate("coverage").value, abs=1e-4)
+    page = tmp_path / "page.md"
+    page.write_text(f"{START}\n{END}\n")
+    report = ["report", "explore", f"--page={page}", f"--results={tmp_path}"]
+    assert main([*report, "--check"]) == 2
+    assert main(report) == 0
+    assert main([*report, "--check"]) == 0
+    assert walk_table(found) in page.read_text()
+    assert learned.command in page.read_text()
     save_figure(draw_company("explore-15", found), tmp_path / "company.png")
     save_figure(draw_learning("explore-15", learned.curve), tmp_path / "learning.png")
+
+
+def test_the_page_shows_the_recorded_walks():
+    check_between(PAGE, explore_tables.section(), "explore")
 
 
 def test_a_recorded_agent_is_published_and_then_evaluated_by_name(

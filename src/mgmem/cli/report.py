@@ -1,4 +1,4 @@
-"""``mgmem report table | stories | curves | parts | carry | routing``."""
+"""``mgmem report table | stories | explore | curves | parts | carry | routing``."""
 
 from __future__ import annotations
 
@@ -35,6 +35,18 @@ class StoriesOptions:
 
     page: Path = Path("docs/questions.md")
     """File with the markers between which the table stands."""
+    check: bool = False
+    """Change nothing; fail if the file does not say what the records say."""
+    results: Path | None = None
+    """Folder of records; default: results/ of this repository or package."""
+
+
+@dataclass(frozen=True)
+class ExploreOptions:
+    """Write the tables of all explorations, made from recorded walks, into their page."""
+
+    page: Path = Path("docs/exploration.md")
+    """File with the markers between which the tables stand."""
     check: bool = False
     """Change nothing; fail if the file does not say what the records say."""
     results: Path | None = None
@@ -88,6 +100,7 @@ class RoutingOptions:
 _Commands = (
     Annotated[TableOptions, tyro.conf.subcommand("table")]
     | Annotated[StoriesOptions, tyro.conf.subcommand("stories")]
+    | Annotated[ExploreOptions, tyro.conf.subcommand("explore")]
     | Annotated[CurvesOptions, tyro.conf.subcommand("curves")]
     | Annotated[PartsOptions, tyro.conf.subcommand("parts")]
     | Annotated[CarryOptions, tyro.conf.subcommand("carry")]
@@ -103,6 +116,11 @@ def run(arguments: Sequence[str]) -> None:
     elif isinstance(options, StoriesOptions):
         section = stories.section(load_records(options.results))
         _renew(options.page, section, options.check, "stories")
+    elif isinstance(options, ExploreOptions):
+        from mgmem.report import explore_tables  # needs gymnasium, which is an extra
+
+        section = explore_tables.section(options.results)
+        _renew(options.page, section, options.check, "explore")
     elif isinstance(options, CurvesOptions):
         _curves(options)
     elif isinstance(options, PartsOptions):

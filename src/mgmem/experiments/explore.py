@@ -70,7 +70,9 @@ EXPLORATIONS = {
     exploration.name: exploration
     for exploration in (
         Exploration("explore-15", "15x15 worlds, small memory", 15, 300, "mapping-15-random"),
-        Exploration("explore-25", "25x25 worlds, large memory", 25, 1000, "mapping-25-random"),
+        Exploration(
+            "explore-25", "25x25 worlds, small memory", 25, 1000, "mapping-25-random-small"
+        ),
     )
 }
 

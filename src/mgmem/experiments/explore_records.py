@@ -17,6 +17,7 @@ from mgmem.tasks.base import Estimate
 from mgmem.training.checkpoint import write_atomically
 
 _NORMAL_95 = 1.96
+_MOMENTS = 100
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class WalkRecord:
     metrics: dict[str, dict[str, float]]
     """Metric to value, low and high (95% interval)."""
     coverage: list[list[float]]
-    """Mean, low and high after each step, the first before any."""
+    """Steps, and mean, low and high coverage after so many; some hundred moments, first and last
+    among them."""
     command: str | None = None
     """The command that trained it."""
     about: dict[str, Any] = field(default_factory=dict)
@@ -77,10 +79,13 @@ def new_record(
 
 
 def coverage_curve(log: Log) -> list[list[float]]:
-    """Mean, low and high (95%) of coverage after each step."""
-    mean = log.coverage.mean(axis=0)
-    half = _NORMAL_95 * log.coverage.std(axis=0, ddof=1) / np.sqrt(len(log.coverage))
-    return np.stack([mean, mean - half, mean + half], axis=1).round(4).tolist()
+    """Steps, and mean, low and high (95%) of coverage after so many."""
+    last = log.coverage.shape[1] - 1
+    steps = np.unique(np.linspace(0, last, _MOMENTS + 1).round().astype(np.int64))
+    covered = log.coverage[:, steps]
+    mean = covered.mean(axis=0)
+    half = _NORMAL_95 * covered.std(axis=0, ddof=1) / np.sqrt(len(covered))
+    return np.stack([steps, mean, mean - half, mean + half], axis=1).round(4).tolist()
 
 
 def load_walk_records(exploration: str, folder: Path | None = None) -> list[WalkRecord]:

@@ -90,6 +90,10 @@ FROM_SMALLER_WORLD = Recipe(
     ),
 )
 FROM_SPIRAL = Recipe(walks(600, 900, chunk=125, groups=4), Shipped("mapping-15-small", _SPIRAL))
+_SPIRAL_25 = "ca699889da86a057c0b40d359c68508a179af266f6039243510c600309553012"
+FROM_SPIRAL_25 = Recipe(
+    walks(600, 900, chunk=125, groups=4), Shipped("mapping-25-small", _SPIRAL_25)
+)
 
 
 def mapping_flat() -> Recipe:

@@ -59,6 +59,15 @@ MULTIGRID = [
         PaperRow(1, 0.17, 7.99, _scores(99.33, 99.02, 99.17)),
     ),
     Experiment(
+        "mapping-25-random-small",
+        "25x25 worlds, random walk of 500 steps, small memory",
+        "multigrid",
+        lambda: Mapping(world=25, grid=24, motion="random", path_length=500),
+        mg.reader_writer(mg.SMALL, mg.SMALL_MAP25_TAIL, input=4),
+        recipes.FROM_SPIRAL_25,
+        recipes.paper_mapping(),
+    ),
+    Experiment(
         "mapping-25",
         "25x25 worlds, spiral motion, large memory",
         "multigrid",

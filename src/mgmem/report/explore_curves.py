@@ -68,15 +68,15 @@ def draw_company(name: str, records: Sequence[WalkRecord]) -> Figure:
         figure = style.new_figure(9.5, 4.8)
         axes: Any = figure.subplots()
         for record in records:
-            mean, low, high = np.array(record.coverage).T
+            steps, mean, low, high = np.array(record.coverage).T
             color = _COLORS.get(record.walker, style.GREY)
             line = "-" if record.parameters else "--"
             label = f"{record.title} ({record.metrics['area']['value']:.2f})"
-            axes.plot(mean, line, color=color, label=label)
-            axes.fill_between(np.arange(len(mean)), low, high, color=color, alpha=0.2, linewidth=0)
+            axes.plot(steps, mean, line, color=color, label=label)
+            axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
         axes.axhline(0.9, color=style.GREY, linestyle=":", linewidth=1.2)
-        steps = max(len(record.coverage) for record in records) - 1
-        axes.set(xlim=(0, steps), ylim=(0, 1.01), xlabel="steps")
+        longest = max(record.coverage[-1][0] for record in records)
+        axes.set(xlim=(0, longest), ylim=(0, 1.01), xlabel="steps")
         axes.set_ylabel("share of reachable cells visited")
         axes.set_title(f"{name}: coverage of {records[0].walks:,} fresh mazes")
         axes.grid(True)
