@@ -1,11 +1,13 @@
 """Mazes and the ways of walking through them."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from mgmem.errors import UsageError
 from mgmem.tasks import SeedStream, make_mazes
-from mgmem.tasks.motion import RandomWalk, Spiral
+from mgmem.tasks.motion import CuriousWalk, RandomWalk, Spiral
 from mgmem.tasks.seeds import below, draw
 
 KEYS = SeedStream(5, "train").keys(0, 400)
@@ -129,8 +131,27 @@ def test_a_random_walk_starts_on_a_free_cell_at_the_centre(size):
     assert not make_mazes(KEYS, size)[:, start, start].any()
 
 
-def test_a_walk_does_not_depend_on_the_others_made_with_it():
+def test_a_curious_walk_goes_to_a_free_neighbour_visited_least_often():
+    walls = make_mazes(KEYS, 9)
+    path = CuriousWalk().path(KEYS, walls, 80)
+    for maze, cells in enumerate(path.transpose(1, 0, 2).tolist()):
+        visits = dict.fromkeys(zip(*np.nonzero(~walls[maze]), strict=True), 0)
+        for (row, column), after in pairwise(cells):
+            visits[row, column] += 1
+            near = [(row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)]
+            free = {cell: visits[cell] for cell in near if cell in visits}
+            assert free[tuple(after)] == min(free.values())
+
+
+def test_an_agent_that_is_walled_in_stays():
+    walls = np.ones((1, 5, 5), np.bool_)
+    walls[0, 3, 3] = False
+    assert (CuriousWalk().path(KEYS[:1], walls, 4) == 3).all()
+
+
+@pytest.mark.parametrize("motion", [RandomWalk(), CuriousWalk()])
+def test_a_walk_does_not_depend_on_the_others_made_with_it(motion):
     walls = make_mazes(KEYS, 15)
-    path = RandomWalk().path(KEYS, walls, 60)
-    assert (RandomWalk().path(KEYS[3:5], walls[3:5], 60) == path[:, 3:5]).all()
-    assert (RandomWalk().path(KEYS, walls, 31) == path[:31]).all()
+    path = motion.path(KEYS, walls, 60)
+    assert (motion.path(KEYS[3:5], walls[3:5], 60) == path[:, 3:5]).all()
+    assert (motion.path(KEYS, walls, 31) == path[:31]).all()

@@ -1,5 +1,7 @@
 """What is trained on next is a pure function of the position, whatever the number of processes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -20,6 +22,7 @@ ANYWHERE = Walks(
     growth=Growth(7, goal=0.5),
     queries=Queries(share=0.5, limit=9, since=0.5, rare=0.5),
 )
+TURNS = replace(WALKS, motions=("spiral", "curious"))
 RECALL, SEQUENCES = AssociativeRecall(5), Sequences()
 
 
@@ -37,7 +40,9 @@ def same(one, other):
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize(("task", "lesson"), [(TASK, WALKS), (TASK, ANYWHERE), (RECALL, SEQUENCES)])
+@pytest.mark.parametrize(
+    ("task", "lesson"), [(TASK, WALKS), (TASK, ANYWHERE), (TASK, TURNS), (RECALL, SEQUENCES)]
+)
 def test_a_feed_goes_on_from_a_saved_position_with_the_same_batches(task, lesson):
     feed = make(task, lesson, 3)
     for _ in range(7):
@@ -66,6 +71,17 @@ def test_groups_are_at_different_places_of_their_episodes():
         feed.next()
     positions = {position for _, _, position in feed.state_dict()["groups"]}
     assert len(positions) > 1
+
+
+def test_groups_move_in_turn_as_the_lesson_says():
+    random = Mapping(world=9, grid=12, motion="random", path_length=40)
+    curious = replace(random, motion="curious")
+    lesson = replace(WALKS, chunk=40, motions=("curious", "random"))
+    batch = make(random, lesson).next()
+    stream, own = SeedStream(0, "train"), batch.inputs[:10].split(2, dim=1)
+    for index, task in enumerate([curious, random, curious, random]):
+        expected = task.episodes(stream, 2 * index, 2).batch(0, 10).inputs
+        assert torch.equal(own[index], expected)
 
 
 def test_memory_is_reset_exactly_where_an_episode_begins():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mgmem.tasks.motion import MotionName
 from mgmem.training.feed import Growth
 from mgmem.training.optim import Muon, RMSprop
 from mgmem.training.rate import Rate
@@ -57,12 +58,18 @@ _REACH = Stage(
 )
 
 
-def walks(learn: int, finish: int, chunk: int = 169, groups: int = 1) -> tuple[Stage, Stage]:
+def walks(
+    learn: int,
+    finish: int,
+    chunk: int = 169,
+    groups: int = 1,
+    motions: tuple[MotionName, ...] = (),
+) -> tuple[Stage, Stage]:
     """Whole episodes: ``learn`` updates at a held rate, then ``finish`` at a falling one.
 
     Episodes of several chunks go in as many groups, so that every update has all parts of one.
     """
-    lesson = Walks(chunk=chunk, groups=groups, queries=_LATE)
+    lesson = Walks(chunk=chunk, groups=groups, motions=motions, queries=_LATE)
     held = replace(
         _REACH,
         name="learn",
@@ -91,8 +98,10 @@ FROM_SMALLER_WORLD = Recipe(
 )
 FROM_SPIRAL = Recipe(walks(600, 900, chunk=125, groups=4), Shipped("mapping-15-small", _SPIRAL))
 _SPIRAL_25 = "ca699889da86a057c0b40d359c68508a179af266f6039243510c600309553012"
+# A random walk seldom leaves the middle of a large world; every other one is curious instead.
 FROM_SPIRAL_25 = Recipe(
-    walks(600, 900, chunk=125, groups=4), Shipped("mapping-25-small", _SPIRAL_25)
+    walks(900, 900, chunk=125, groups=4, motions=("random", "curious")),
+    Shipped("mapping-25-small", _SPIRAL_25),
 )
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from mgmem.errors import UsageError
+from mgmem.tasks.motion import MotionName
 from mgmem.tasks.seeds import SeedStream, Split
 
 Reads = Literal["during", "after", "within"]
@@ -183,10 +184,11 @@ class SequenceTask(Task, Protocol):
 class WalkTask(Task, Protocol):
     """A task that asks during long episodes, and can be practised on parts of them."""
 
-    def stretches(self, stretch: int | None, rare: float) -> WalkTask:
+    def practised(self, stretch: int | None, rare: float, motion: MotionName | None) -> WalkTask:
         """For training: ``stretch`` steps from anywhere (None: the whole), rarer queries.
 
         rare: share of the queries that do not follow what is common in the episode.
+        motion: another than the task's own; None: that one.
         """
 
 

@@ -19,7 +19,7 @@ from mgmem.errors import UsageError
 from mgmem.tasks.base import Batch, F, Metric, Reads, Shapes, check_piece, check_times
 from mgmem.tasks.losses import bits_loss
 from mgmem.tasks.maze import Walls, make_mazes
-from mgmem.tasks.motion import MOTIONS, Motion
+from mgmem.tasks.motion import MOTIONS, Motion, MotionName
 from mgmem.tasks.scores import PixelScore
 from mgmem.tasks.seeds import Ints, Keys, SeedStream, below, draw
 from mgmem.tasks.windows import Windows, first_observed
@@ -33,7 +33,7 @@ class Mapping:
     world: side of the maze, odd.
     fov: side m of what the agent sees, odd.
     queries: side k of the patches asked for, odd and at least m; one reader each.
-    motion: "spiral" or "random".
+    motion: "spiral", "random", or "curious": to where it has been least often.
     path_length: steps of an episode; None: the whole interior in a spiral, 500 at random.
     grid: side of the answers. The start is at (grid // 2, grid // 2).
     location: "scaled": row and column relative to the start, times location_scale;
@@ -49,7 +49,7 @@ class Mapping:
     world: int = 15
     fov: int = 3
     queries: tuple[int, ...] = (3,)
-    motion: Literal["spiral", "random"] = "spiral"
+    motion: MotionName = "spiral"
     path_length: int | None = None
     grid: int = 24
     location: Literal["scaled", "raw"] = "scaled"
@@ -108,9 +108,11 @@ class Mapping:
         steps = starts + np.arange(self.stretch)[:, None]
         return MappingEpisodes(self, keys, walls, path[steps, np.arange(count)], first)
 
-    def stretches(self, stretch: int | None, rare: float) -> Mapping:
-        """For training: stretches of the path, and a share of queries for rare patches."""
-        return replace(self, stretch=stretch, rare=rare)
+    def practised(self, stretch: int | None, rare: float, motion: MotionName | None) -> Mapping:
+        """For training: stretches of the path, a share of queries for rare patches, a motion."""
+        if motion is None:
+            return replace(self, stretch=stretch, rare=rare)
+        return replace(self, stretch=stretch, rare=rare, motion=motion)
 
     def follow(self, keys: Keys, walls: Walls, path: Ints, first: int = 0) -> MappingEpisodes:
         """Episodes along paths of any origin, such as a policy's, starting at `start`.

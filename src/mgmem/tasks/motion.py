@@ -8,13 +8,13 @@ An agent that decides as it goes (a policy) records its own cells instead and ha
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from mgmem.tasks.maze import Walls
 from mgmem.tasks.seeds import Ints, Keys, below, draw
-from mgmem.tasks.world import World, free_start
+from mgmem.tasks.world import MOVES, World, free_start
 
 
 class Motion(Protocol):
@@ -80,7 +80,37 @@ class RandomWalk:
         return world.places(cells)
 
 
-MOTIONS: dict[str, Motion] = {"spiral": Spiral(), "random": RandomWalk()}
+class CuriousWalk(RandomWalk):
+    """A step to where it has been least often, drawn among such; no wall is walked into.
+
+    It sees much more of a world than a random walk, about as much as an agent that explores.
+    """
+
+    def path(self, keys: Keys, walls: Walls, steps: int) -> Ints:
+        """(steps, B, 2)."""
+        world, start = World(walls), self.start(walls.shape[1])
+        draws = draw(keys, "curious walk", np.arange(steps - 1)[:, None])
+        cells = np.empty((steps, len(walls)), np.int64)
+        cells[0] = world.cells(start, start)
+        visits = np.zeros(world.walls.size, np.int64)
+        moves, every = np.arange(len(MOVES))[:, None], np.arange(len(walls))
+        for step, bits in enumerate(draws):
+            visits[cells[step]] += 1
+            ahead, bumped = world.move(cells[step], moves)  # (4, B)
+            often = visits[ahead] + steps * bumped
+            wanted = often == often.min(axis=0)
+            # The k-th of the wanted moves, k being drawn among them.
+            turn = below(bits, wanted.sum(axis=0))
+            cells[step + 1] = ahead[(wanted.cumsum(axis=0) > turn).argmax(axis=0), every]
+        return world.places(cells)
+
+
+MotionName = Literal["spiral", "random", "curious"]
+MOTIONS: dict[MotionName, Motion] = {
+    "spiral": Spiral(),
+    "random": RandomWalk(),
+    "curious": CuriousWalk(),
+}
 
 
 @lru_cache(maxsize=16)

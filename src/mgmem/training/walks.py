@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mgmem.errors import UsageError
 from mgmem.tasks.base import Batch, Episodes, Task, WalkTask
+from mgmem.tasks.motion import MotionName
 from mgmem.tasks.seeds import SeedStream
 from mgmem.training.feed import Growth, Horizon, Share
 
@@ -63,6 +64,9 @@ class Walks:
     """The batch is cut into so many groups at different places of their episodes."""
     anywhere: bool = False
     """Episodes left early are stretches from anywhere on the path, not its beginning."""
+    motions: tuple[MotionName, ...] = ()
+    """How agents move: the first group as the first says, and so on in turn; none: as the task
+    has it."""
     growth: Growth | None = None
     queries: Queries = field(default_factory=Queries)
 
@@ -116,21 +120,24 @@ class WalkFeed:
         for index in range(lesson.groups):
             # The first episodes end at different steps: that is what staggers the groups.
             part = -(-self._horizon.steps * (index + 1) // lesson.groups)
-            self._groups.append(self._start(part))
+            self._groups.append(self._start(index, part))
 
     @property
     def horizon(self) -> int | None:
         """Steps of an episode while they grow."""
         return self._horizon.growing
 
-    def _start(self, horizon: int) -> _Group:
+    def _start(self, index: int, horizon: int) -> _Group:
         first = self._next_episode
         self._next_episode += self._size
-        return _Group(first, horizon, 0, self._episodes(first, horizon))
+        return _Group(first, horizon, 0, self._episodes(index, first, horizon))
 
-    def _episodes(self, first: int, horizon: int) -> Episodes:
-        stretch = horizon if self._lesson.anywhere else None
-        task = self._task.stretches(stretch, self._lesson.queries.rare)
+    def _episodes(self, index: int, first: int, horizon: int) -> Episodes:
+        """Those of group number ``index``."""
+        lesson = self._lesson
+        stretch = horizon if lesson.anywhere else None
+        motion = lesson.motions[index % len(lesson.motions)] if lesson.motions else None
+        task = self._task.practised(stretch, lesson.queries.rare, motion)
         return task.episodes(self._stream, *self._share.of(first, self._size))
 
     def next(self) -> Batch:
@@ -141,7 +148,7 @@ class WalkFeed:
         pieces, fresh = [], []
         for index, group in enumerate(self._groups):
             if group.position >= group.horizon:
-                group = self._groups[index] = self._start(self._horizon.steps)
+                group = self._groups[index] = self._start(index, self._horizon.steps)
             fresh.append(group.position == 0)
             stop = min(group.position + length, group.horizon)
             pieces.append(_padded(group.episodes, group.position, stop, length, times))
@@ -174,8 +181,8 @@ class WalkFeed:
             if not 1 <= horizon <= longest:
                 raise UsageError(f"an episode of {horizon} steps; they have 1 to {longest}")
         self._groups = [
-            _Group(first, horizon, position, self._episodes(first, horizon))
-            for first, horizon, position in state["groups"]
+            _Group(first, horizon, position, self._episodes(index, first, horizon))
+            for index, (first, horizon, position) in enumerate(state["groups"])
         ]
 
 
