@@ -144,6 +144,12 @@ def test_what_can_not_be_is_one_clear_sentence(words, said, capsys, tmp_path, mo
 
 
 def test_weights_of_another_memory_are_refused(trained, capsys):
-    words = ["explore", "evaluate", "explore-15", str(trained), "--memory", "mapping-9"]
+    words = ["explore", "evaluate", "explore-15", str(trained), "--memory", "mapping-15-small"]
     assert main(words) == 2
-    assert "mgmem: " in capsys.readouterr().err
+    assert f"was trained on the memory of {MEMORY}" in capsys.readouterr().err
+
+
+def test_an_agent_that_looks_at_no_memory_walks_beside_any(tmp_path):
+    assert train(tmp_path, system="reactive") == 0
+    words = ["explore", "evaluate", "explore-15", str(tmp_path), "--memory", "mapping-15-small"]
+    assert main([*words, "--no-rules", "--walks=2", "--quiet"]) == 0

@@ -213,15 +213,18 @@ def scores(log: Log, mapper: Mapper, *, localization: bool) -> dict[str, Estimat
 def about_run(
     exploration: Exploration, system: System, mapper: Mapper, algorithm: str, seed: int
 ) -> dict[str, Any]:
-    """What identifies a run; travels with its checkpoints and weights."""
+    """What identifies a run; travels with its checkpoints and weights.
+
+    Only what looks at a memory depends on its weights; the others go with any.
+    """
+    memory = {"memory": Path(exploration.memory).name, "memory_digest": mapper.digest}
     return {
         "experiment": exploration.name,
         "recipe": "fast",
         "system": system,
         "algorithm": algorithm,
         "seed": seed,
-        "memory": Path(exploration.memory).name,
-        "memory_digest": mapper.digest,
+        **(memory if system == "memory" else {}),
         "window": exploration.window,
         "reader": exploration.reader,
         "width": exploration.width,

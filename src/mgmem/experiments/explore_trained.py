@@ -37,7 +37,8 @@ def load_agent(exploration: Exploration, mapper: Mapper, path: Path | None) -> T
     about = dict(weights.about)
     if about["experiment"] != exploration.name:
         raise UsageError(f"{file} belongs to {about['experiment']}, not {exploration.name}")
-    if about["memory_digest"] != mapper.digest:
+    system: System = about["system"]
+    if system == "memory" and about["memory_digest"] != mapper.digest:
         raise UsageError(
             f"{file} was trained on the memory of {about['memory']}, not on that of "
             f"{exploration.memory} as it is here: give its own as --memory"
@@ -45,7 +46,6 @@ def load_agent(exploration: Exploration, mapper: Mapper, path: Path | None) -> T
     shaped = replace(
         exploration, window=about["window"], reader=about["reader"], width=about["width"]
     )
-    system: System = about["system"]
     policy = explore.make_policy(shaped, system, mapper, 0)
     fill(policy, weights.tensors, file)
     agent = explore.make_agent(shaped, system, mapper, policy, seed=0)
