@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mgmem.errors import UsageError
-from mgmem.tasks import MnistRecall, MnistSort, SeedStream, Task, mnist_data
+from mgmem.tasks import MnistRecall, MnistSort, SeedStream, Task, distortion, mnist_data
 from mgmem.tasks.data import cache_folder
 from mgmem.tasks.mnist_data import load_digits
 
@@ -89,6 +89,41 @@ def test_recall_wants_the_class_of_the_successor(mnist_folder, questions):
         for question, image in enumerate(asked):
             follower = images[images.index(image) + 1]
             assert batch.targets[0][question, sequence] == classes[follower]
+
+
+@pytest.mark.parametrize("kind", [MnistRecall, MnistSort])
+def test_distorted_digits_are_near_their_originals_and_in_training_only(mnist_folder, kind):
+    plain, varied = kind(10), kind(10, distort=True)
+    for split in ("train", "valid", "test"):
+        stream = SeedStream(1, split)
+        old = plain.episodes(stream, 0, 30).batch(0, 10)
+        new = varied.episodes(stream, 0, 30).batch(0, 10)
+        assert torch.equal(new.targets[0], old.targets[0])
+        assert torch.equal(new.inputs, old.inputs) == (split != "train")
+        if split == "train":
+            pairs = torch.stack([old.inputs.flatten(), new.inputs.flatten()])
+            assert 0.5 < torch.corrcoef(pairs)[0, 1] < 0.95
+            ink = new.inputs.sum((3, 4)) / old.inputs.sum((3, 4))
+            assert 0.7 < ink.min() < 0.9 < 1.1 < ink.max() < 1.4
+            alone = varied.episodes(stream, 7, 1).batch(0, 10)
+            assert torch.equal(alone.inputs, new.inputs[:, 7:8])
+
+
+def test_a_distorted_digit_is_asked_for_as_it_was_shown(mnist_folder):
+    batch = MnistRecall(10, distort=True).episodes(SeedStream(2, "train"), 0, 20).batch(0, 10)
+    for sequence in range(20):
+        shown = image_bytes(batch.inputs[:, sequence])
+        assert image_bytes(batch.queries[0][:, sequence])[0] in shown[:-1]
+
+
+def test_a_turned_digit_is_turned_about_its_middle(monkeypatch):
+    monkeypatch.setattr(distortion, "SCALE", 0.0)
+    monkeypatch.setattr(distortion, "PIXELS", 0.0)
+    image = torch.zeros(1, 1, 1, 28, 28)
+    image[..., 13:15, 2:26] = 1  # a bar across the middle
+    turned = distortion.distorted(image, SeedStream(0, "train").keys(0, 1))[0, 0, 0]
+    assert not torch.allclose(turned, image[0, 0, 0], atol=0.1)
+    torch.testing.assert_close(turned, turned.flip(0, 1), atol=1e-4, rtol=0)
 
 
 def test_sort_wants_the_classes_in_increasing_order(mnist_folder):

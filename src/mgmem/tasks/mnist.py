@@ -15,10 +15,11 @@ from torch import Tensor
 
 from mgmem.errors import UsageError
 from mgmem.tasks.base import ERROR, Batch, Metric, Reads, Shapes, check_questions
+from mgmem.tasks.distortion import distorted
 from mgmem.tasks.losses import class_loss
 from mgmem.tasks.mnist_data import VALID_IMAGES, load_digits
 from mgmem.tasks.scores import ClassErrorScore
-from mgmem.tasks.seeds import Ints, SeedStream, distinct
+from mgmem.tasks.seeds import Ints, Keys, SeedStream, Split, distinct
 from mgmem.tasks.sequence import SequenceEpisodes
 
 CLASSES = 10
@@ -29,6 +30,8 @@ class _DigitTask:
     """What the two tasks share."""
 
     length: int
+    distort: bool = False
+    """Training digits are turned, scaled and shifted a little; those of other splits never are."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.length <= VALID_IMAGES:
@@ -62,6 +65,13 @@ class _DigitTask:
         """Rate of wrong classes."""
         return ClassErrorScore()
 
+    def _gather(
+        self, images: npt.NDArray[np.uint8], numbers: Ints, split: Split, keys: Keys
+    ) -> Tensor:
+        """Images by number (L, B), scaled to [0, 1]: (L, B, 1, 28, 28) float32."""
+        chosen = torch.from_numpy(images[numbers]).unsqueeze(2).float().div_(255)
+        return distorted(chosen, keys) if self.distort and split == "train" else chosen
+
 
 @dataclass(frozen=True)
 class MnistRecall(_DigitTask):
@@ -89,7 +99,7 @@ class MnistRecall(_DigitTask):
         keys = stream.keys(first, count)
         digits = load_digits(stream.split)
         numbers = distinct(keys, "images", self.length, len(digits))
-        inputs = _gather(digits.images, numbers)
+        inputs = self._gather(digits.images, numbers, stream.split, keys)
         named = distinct(keys, "image recall question", self.questions, self.length - 1)
         column = np.arange(count)
         return SequenceEpisodes(
@@ -117,16 +127,12 @@ class MnistSort(_DigitTask):
 
     def episodes(self, stream: SeedStream, first: int, count: int) -> SequenceEpisodes:
         """Fresh draws from the images of the stream's split."""
+        keys = stream.keys(first, count)
         digits = load_digits(stream.split)
-        numbers = distinct(stream.keys(first, count), "images", self.length, len(digits))
+        numbers = distinct(keys, "images", self.length, len(digits))
         return SequenceEpisodes(
-            inputs=_gather(digits.images, numbers),
+            inputs=self._gather(digits.images, numbers, stream.split, keys),
             queries=torch.zeros(self.length, count, 1, 28, 28),
             targets=torch.from_numpy(np.sort(digits.labels[numbers], axis=0)),
             first=first,
         )
-
-
-def _gather(images: npt.NDArray[np.uint8], numbers: Ints) -> Tensor:
-    """Images by number (L, B), scaled to [0, 1]: (L, B, 1, 28, 28) float32."""
-    return torch.from_numpy(images[numbers]).unsqueeze(2).float().div_(255)
