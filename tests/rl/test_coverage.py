@@ -6,6 +6,7 @@ import pytest
 from mgmem.errors import UsageError
 from mgmem.experiments.explore import RULES, make_agent, make_policy, make_rule, scores, walk
 from mgmem.rl.coverage import Log, mean_estimate, take_walks
+from mgmem.rl.explored import FREE, WALL, ExploredMap
 from mgmem.rl.localization import localize
 from mgmem.rl.walkers import CarefulWalker, FrontierWalker, RandomWalker
 from mgmem.tasks import SeedStream, make_mazes
@@ -21,6 +22,17 @@ def test_the_frontier_search_visits_every_reachable_cell_and_never_bumps():
     log = walks(FrontierWalker(grid=12))
     assert (log.coverage[:, -1] == 1).all()
     assert not log.bumped.any()
+
+
+def test_on_a_map_that_a_world_fills_nothing_is_seen_beyond_the_opposite_rim():
+    known = ExploredMap(1, 24)
+    view = np.ones((1, 3, 3), np.int8)
+    view[0, 1, 1] = 0
+    known.update({"view": view, "place": np.array([[-12, -12]], np.int32)}, np.array([True]))
+    assert np.argwhere(known.planes[0, WALL]).tolist() == [[0, 1], [1, 0], [1, 1]]
+    assert np.argwhere(known.planes[0, FREE]).tolist() == [[0, 0]]
+    log = walks(FrontierWalker(grid=24), count=4, steps=600, world=25)
+    assert (log.coverage[:, -1] == 1).all()
 
 
 def test_no_walker_covers_a_maze_faster_than_one_cell_a_step():

@@ -22,18 +22,23 @@ class ExploredMap:
         self.planes: npt.NDArray[np.bool_] = np.zeros((batch, 3, grid, grid), np.bool_)
 
     def update(self, observation: Observation, fresh: npt.NDArray[np.bool_]) -> None:
-        """Take in what is seen now; ``fresh`` (B,) agents have just started and know nothing."""
+        """Take in what is seen now; ``fresh`` (B,) agents have just started and know nothing.
+
+        A world that fills the grid has its border outside: that is seen, but not on the map.
+        """
         self.planes[fresh] = False
         view, rows, columns = observation["view"], *self.positions(observation)
         reach = np.arange(view.shape[1]) - view.shape[1] // 2
         agents = np.arange(len(view))
-        around = (
-            agents[:, None, None],
-            rows[:, None, None] + reach[:, None],
-            columns[:, None, None] + reach,
+        seen_rows = np.broadcast_to((rows[:, None] + reach)[:, :, None], view.shape)
+        seen_columns = np.broadcast_to((columns[:, None] + reach)[:, None, :], view.shape)
+        inside = (np.minimum(seen_rows, seen_columns) >= 0) & (
+            np.maximum(seen_rows, seen_columns) < self.grid
         )
-        self.planes[:, WALL][around] = view
-        self.planes[:, FREE][around] = view == 0
+        whose = np.nonzero(inside)[0]
+        where, seen = (whose, seen_rows[inside], seen_columns[inside]), view[inside]
+        self.planes[:, WALL][where] = seen
+        self.planes[:, FREE][where] = seen == 0
         self.planes[agents, VISITED, rows, columns] = True
 
     def positions(self, observation: Observation) -> npt.NDArray[np.int64]:

@@ -65,7 +65,10 @@ class FrontierWalker:
         rows, columns = self._map.positions(observation)
         agents, here = np.arange(len(fresh)), np.array(MOVES)
         distance = _distances(free & ~visited, free, (agents, rows, columns))
-        ways = distance[agents[:, None], rows[:, None] + here[:, 0], columns[:, None] + here[:, 1]]
+        # What lies beyond the map is wall.
+        distance = np.pad(distance, ((0, 0), (1, 1), (1, 1)), constant_values=_FAR)
+        near_rows, near_columns = rows[:, None] + here[:, 0], columns[:, None] + here[:, 1]
+        ways = distance[agents[:, None], near_rows + 1, near_columns + 1]
         aimless = self._careful.act(observation, fresh)
         return np.where(ways.min(axis=1) == _FAR, aimless, ways.argmin(axis=1))
 
