@@ -1,5 +1,7 @@
 """Walkers by rule, and what is measured of walks."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -8,9 +10,10 @@ from mgmem.experiments.explore import RULES, make_agent, make_policy, make_rule,
 from mgmem.rl.coverage import Log, mean_estimate, take_walks
 from mgmem.rl.explored import FREE, WALL, ExploredMap
 from mgmem.rl.localization import localize
-from mgmem.rl.walkers import CarefulWalker, FrontierWalker, RandomWalker
+from mgmem.rl.walkers import CarefulWalker, CuriousWalker, FrontierWalker, RandomWalker
 from mgmem.tasks import SeedStream, make_mazes
 from mgmem.tasks.motion import RandomWalk
+from mgmem.tasks.world import MOVES
 from mgmem.training.evaluation import TEST_SEED, evaluate
 
 
@@ -48,6 +51,17 @@ def test_the_careful_walker_never_bumps_and_the_random_one_does():
     assert random.bumped.mean() > 0.1
     assert (random.reward[random.bumped] == -1).all()
     assert careful.coverage[:, -1].mean() > random.coverage[:, -1].mean()
+
+
+def test_the_curious_walker_goes_to_a_free_neighbour_where_it_was_least_often():
+    log = walks(CuriousWalker(grid=12), count=6, steps=60)
+    assert not log.bumped.any()
+    for walls, path in zip(log.walls, log.path.transpose(1, 0, 2), strict=True):
+        visits = np.where(walls, 1000, 0)
+        for (row, column), after in pairwise(path.tolist()):
+            visits[row, column] += 1
+            near = [visits[row + r, column + c] for r, c in MOVES]
+            assert visits[tuple(after)] == min(near)
 
 
 def test_all_walkers_walk_the_same_mazes_and_paths_stay_off_walls():

@@ -8,7 +8,7 @@ import pytest
 
 from mgmem.cli import main
 from mgmem.experiments import explore_trained, records
-from mgmem.experiments.explore import EXPLORATIONS, SYSTEMS
+from mgmem.experiments.explore import EXPLORATIONS, RULES, SYSTEMS
 from mgmem.experiments.explore_records import load_walk_records, walk_table
 from mgmem.report import explore_tables
 from mgmem.report.explore_curves import draw_company, draw_learning
@@ -54,7 +54,7 @@ def test_evaluation_puts_an_agent_beside_the_rules_and_records_them(trained, tmp
     said = capsys.readouterr().out
     assert "paper: F 0.9286" in said
     found = load_walk_records("explore-15", tmp_path)
-    assert {record.walker for record in found} == {"memory", "random", "careful", "frontier"}
+    assert {record.walker for record in found} == {"memory", *RULES}
     assert found[0].walker == "frontier"
     assert walk_table(found) in said
     learned = next(record for record in found if record.walker == "memory")

@@ -24,7 +24,7 @@ from mgmem.rl.policy import LSTMPolicy, Policy, ReactivePolicy, ReaderPolicy
 from mgmem.rl.ppo import PPO, PPOLearner
 from mgmem.rl.sight import MapSight, MemorySight, NoSight, Sight
 from mgmem.rl.vector import MazeVectorEnv
-from mgmem.rl.walkers import CarefulWalker, FrontierWalker, RandomWalker, Walker
+from mgmem.rl.walkers import CarefulWalker, CuriousWalker, FrontierWalker, RandomWalker, Walker
 from mgmem.tasks.base import Estimate
 from mgmem.tasks.mapping import Mapping
 from mgmem.tasks.seeds import Split
@@ -40,6 +40,7 @@ SYSTEMS: dict[System, str] = {
 RULES = {
     "random": "uniformly random",
     "careful": "random without bumping",
+    "curious": "to where it has been least often",
     "frontier": "search for the nearest frontier",
 }
 PAPER_F = 0.9286
@@ -178,6 +179,8 @@ def make_rule(rule: str, mapper: Mapper) -> Walker:
     """A walker that follows a rule."""
     if rule == "frontier":
         return FrontierWalker(mapper.task.grid)
+    if rule == "curious":
+        return CuriousWalker(mapper.task.grid)
     return RandomWalker() if rule == "random" else CarefulWalker()
 
 

@@ -18,6 +18,7 @@ _COLORS = {
     "lstm": style.PURPLE,
     "reactive": style.ORANGE,
     "frontier": style.BLACK,
+    "curious": style.VERMILLION,
     "careful": style.SKY,
     "random": style.GREY,
 }

@@ -45,6 +45,30 @@ class CarefulWalker:
         return np.where(_free_moves(observation), luck, -1.0).argmax(axis=1)
 
 
+class CuriousWalker:
+    """The free neighbour where it has been least often, drawn among such: counts, and no plan."""
+
+    def __init__(self, grid: int, seed: int = 0) -> None:
+        self._grid, self._random = grid, np.random.default_rng(seed)
+        self._visits: npt.NDArray[np.int64] | None = None
+
+    def act(self, observation: Observation, fresh: Bools) -> Ints:
+        """Count this visit, compare the neighbours'."""
+        agents, side = np.arange(len(fresh)), self._grid + 2  # neighbours may be off the map
+        if self._visits is None or len(self._visits) != len(fresh):
+            self._visits = np.zeros((len(fresh), side, side), np.int64)
+        self._visits[fresh] = 0
+        rows, columns = observation["place"].T.astype(np.int64) + side // 2
+        self._visits[agents, rows, columns] += 1
+        near = np.array(MOVES)
+        often = self._visits[
+            agents[:, None], rows[:, None] + near[:, 0], columns[:, None] + near[:, 1]
+        ]
+        often = np.where(_free_moves(observation), often, _FAR)
+        luck = self._random.random(often.shape)
+        return np.where(often == often.min(axis=1, keepdims=True), luck, -1.0).argmax(axis=1)
+
+
 class FrontierWalker:
     """The shortest way, through what is known, to the nearest cell seen but not visited.
 
