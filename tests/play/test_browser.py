@@ -188,10 +188,13 @@ def recall(page):
 def test_an_emptied_memory_finds_next_to_nothing(visit):
     page = visit.open_still(SPIRAL)
     assert recall(page) > 0.97
+    until(page, "mgmem.belief.fresh === 1")
     page.evaluate("mgmem.erase([[12, 12]], 25)")
     settled(page)
     assert not any(now(page, "[...now.state]"))
     assert recall(page) < 0.3
+    assert "All found" not in page.inner_text("#verdict")
+    until(page, "parseFloat(document.getElementById('known-said').textContent) < 50")
 
 
 def test_walls_are_drawn_only_where_it_has_not_been(visit):

@@ -79,7 +79,8 @@ export class Walk {
   // every layer the cells whose centre lies under it.
   erase(stamps, size) {
     const state = this.engine.erased(this.now.state, stamps, size);
-    this.add({ ...this.now, event: { kind: "erase", stamps, size }, state });
+    // Another state: what was answered about the one before (by its key) does not hold for it.
+    this.add({ ...this.now, event: { kind: "erase", stamps, size }, state, key: undefined });
   }
 
   add(moment) {
