@@ -1,7 +1,8 @@
 // Runs a memory of the page on a walk: node run_model.mjs FOLDER < walk.json > numbers
 //
-// walk.json: {page, steps: [{walls, location}], ask: {step: [patches]}}; numbers: float32, the
-// state after every step that is asked at, and then its answers, seen and wall of the probe.
+// walk.json: {page, steps: [{walls, location}], ask: {step: [patches]}, judge}; numbers: float32,
+// if judge the policy's logits at every step; the state after every step that is asked at, and then
+// its answers, seen and wall of the probe.
 import { readFileSync, writeSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
@@ -29,6 +30,7 @@ walk.steps.forEach(({ walls, location }, step) => {
   const next = model.step(state, walls, location);
   if (state.some((value, i) => value !== before[i])) throw new Error("a step changed its state");
   state = next;
+  if (walk.judge) write(model.judge(state, walls, location));
   const patches = walk.ask[step];
   if (patches === undefined) return;
   write(state);

@@ -7,6 +7,7 @@ const load = (name) => import(pathToFileURL(`${given.page}/js/${name}.js`));
 const { MOVES, Seen, commonPatches, growMaze, makeMaze, patchAt, placesOf, spiral } =
   await load("world");
 const { Walk, readEvents } = await load("walk");
+const { around, drawn, motions, motionsOf, wallsStop } = await load("motion");
 
 const results = {};
 if (given.grow) {
@@ -27,13 +28,14 @@ if (given.walks) {
     };
   });
 }
+// States are counted, not computed: what a walk remembers of itself is what matters here.
+const engine = {
+  empty: () => 0,
+  step: async (state) => state + 1,
+  erased: (state) => state + 1000,
+  judge: async () => [0, 0, 1, 2],
+};
 if (given.texts) {
-  // States are counted, not computed: what a walk remembers of itself is what matters here.
-  const engine = {
-    empty: () => 0,
-    step: async (state) => state + 1,
-    erased: (state) => state + 1000,
-  };
   results.texts = [];
   for (const text of given.texts) {
     const walk = new Walk(given.task, engine, 7);
@@ -50,6 +52,39 @@ if (given.texts) {
     });
   }
 }
+if (given.solid) {
+  // Walks that walls stop: by letters, then so many steps of a motion, back to the first moment
+  // and as many again, and a way to a goal.
+  results.solid = [];
+  for (const { seed, letters, motion, count, goal } of given.solid) {
+    const walk = new Walk(given.task, engine, seed, true);
+    await walk.begin();
+    await walk.replay(letters);
+    const go = async () => {
+      for (let i = 0; i < count; i++) {
+        const letter = await motions[motion](walk);
+        if (letter !== null) await walk.move(letter);
+      }
+      return walk.toText();
+    };
+    const end = walk.at;
+    const first = await go();
+    const path = walk.path();
+    const coverage = walk.coverage();
+    walk.goTo(end);
+    const again = await go();
+    const way = [];
+    for (let letter; (letter = around(walk.now.walls, given.task.world, walk.now.agent, goal)); ) {
+      await walk.move(letter);
+      way.push(letter);
+    }
+    results.solid.push({
+      first, again, path, coverage, way: way.length, agent: walk.now.agent, walls: [...walk.now.walls],
+    });
+  }
+}
+if (given.lots) results.drawn = given.lots.map(([chances, lot]) => drawn(chances, lot));
+if (given.headers) results.headers = given.headers.map((header) => [wallsStop(header), ...motionsOf(header)]);
 if (given.events) results.events = given.events.map((text) => readEvents(text)?.length ?? null);
 results.moves = MOVES;
 console.log(JSON.stringify(results));

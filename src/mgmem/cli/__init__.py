@@ -17,7 +17,7 @@ _COMMANDS = {
     "evaluate": "score an experiment, a run folder or a weights file on fresh episodes",
     "describe": "draw an experiment's network, or a mesh given as text: layers, cells, parameters",
     "ask": "tell a story, ask about it, get the answer and the likeliest words",
-    "play": "open a page in which a memory walks through mazes, remembers and is asked",
+    "play": "open a page in which a memory, or an explorer, walks through mazes and is asked",
     "show": "draw what a trained memory remembers, as a picture and an animation",
     "explore": "evaluate, show and time agents that map while they decide where to go",
     "report": "tables and learning curves out of results/",

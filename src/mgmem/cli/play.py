@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,19 +10,29 @@ from pathlib import Path
 
 import tyro
 
+from mgmem.errors import UsageError
+from mgmem.experiments import EXPERIMENTS
 from mgmem.experiments.trained import load, locate
 from mgmem.play.serve import open_server
 from mgmem.play.site import digest, is_shipped, shipped_site, write_site
+from mgmem.training.weights import load_weights
 
 _DEFAULT = "mapping-15-small"
+_READING = "reading {} (a probe is fitted to it) ..."
 
 
 @dataclass(frozen=True)
 class Play:
-    """Open a page in which a mapping memory walks through mazes, remembers and is asked."""
+    """Open a page in which a mapping memory walks through mazes, remembers and is asked.
+
+    With an explorer, its policy decides in the page where to go.
+    """
 
     what: tyro.conf.Positional[str] = _DEFAULT
-    """An experiment's name (its shipped weights), a run folder (its best weights) or a file."""
+    """A mapping experiment's or an explorer's name (its shipped weights), a run folder (its best
+    weights) or a file."""
+    memory: str | None = None
+    """The frozen memory that an explorer was trained with; default: the exploration's."""
     out: Path | None = None
     """Write the page into this folder, for any static host, instead of serving it."""
     port: int = 8420
@@ -54,15 +65,35 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _site(options: Play) -> dict[str, bytes]:
-    """The page with the memory that was asked for."""
-    weights = locate(options.what)
+    """The page with the memory, or the explorer, that was asked for."""
     site = shipped_site()
+    if _is_explorer(options.what):
+        from mgmem.play.explorer import read_explorer  # needs gymnasium, which is an extra
+
+        print(_READING.format(options.what), flush=True)
+        return site | read_explorer(options.what, options.memory)
+    if options.memory is not None:
+        raise UsageError(
+            f"--memory {options.memory}: that is for explorers, and {options.what} is a memory "
+            "itself: leave it out"
+        )
+    weights = locate(options.what)
     if not is_shipped(weights):
         from mgmem.play.export import export_memory
 
         trained = load(options.what)
         experiment = trained.experiment
         about = {"name": experiment.name, "title": experiment.title, "source": digest(weights)}
-        print(f"reading {options.what} (a probe is fitted to it) ...", flush=True)
+        print(_READING.format(options.what), flush=True)
         site |= export_memory(trained.model, trained.task, about)
     return site
+
+
+def _is_explorer(what: str) -> bool:
+    """Whether an agent that explores is meant, by its name or by what its weights say."""
+    if re.fullmatch(r"explore-\d+", what):
+        return True
+    if what in EXPERIMENTS:
+        return False
+    experiment: str = load_weights(locate(what)).about["experiment"]
+    return experiment.startswith("explore-")

@@ -91,6 +91,9 @@ class Mapper:
     """A trained mapping model, ready to be walked with; ``digest`` identifies its weights."""
 
     task: Mapping
+    """Walks through the exploration's world."""
+    learned: Mapping
+    """What the model was trained on."""
     model: ReadWrite
     digest: str
 
@@ -101,7 +104,8 @@ def load_mapper(exploration: Exploration) -> Mapper:
     task, model = trained.task, trained.model
     if not isinstance(task, Mapping) or not isinstance(model, ReadWrite):
         raise UsageError(f"{exploration.memory} has no multigrid memory of a map: name another")
-    return Mapper(_in_world(task, exploration), model.requires_grad_(False), trained.sha256)
+    model.requires_grad_(False)
+    return Mapper(_in_world(task, exploration), task, model, trained.sha256)
 
 
 def _in_world(task: Mapping, exploration: Exploration) -> Mapping:

@@ -1,5 +1,6 @@
 """A trained mapping memory in the page's format: memory.json says what it is, memory.bin has
-every number, weights in half precision. The page's js/model.js reads both.
+every number, weights in half precision. The page's js/model.js reads both. A policy that decides
+by the memory may go with it (explorer.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from mgmem.errors import UsageError
 from mgmem.nn import MultigridMemory, ReadWrite
-from mgmem.nn.conv import MultigridConv
+from mgmem.nn.conv import MultigridCNN, MultigridConv
 from mgmem.nn.lstm import MultigridConvLSTM
 from mgmem.nn.reader import MultigridReader
 from mgmem.report.map_probe import LinearProbe, best_channels, fit_probe
@@ -26,7 +27,7 @@ from mgmem.tasks.seeds import SeedStream
 from mgmem.training.evaluation import TEST_SEED, query_steps
 
 FORMAT = "mgmem-page-1"
-_PROBE_EPISODES = 60
+PROBE_EPISODES = 60
 _PROBE_MOMENTS = 6
 
 
@@ -51,10 +52,28 @@ class _Numbers:
         self.size += len(content)
 
 
+@dataclass(frozen=True)
+class PagePolicy:
+    """A policy as the page has it: what it is, and its numbers by name."""
+
+    header: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
 def export_memory(
-    model: nn.Module, task: Task, about: dict[str, Any], *, probe_episodes: int = _PROBE_EPISODES
+    model: nn.Module,
+    task: Task,
+    about: dict[str, Any],
+    *,
+    learned: Mapping | None = None,
+    policy: PagePolicy | None = None,
+    probe_episodes: int = PROBE_EPISODES,
 ) -> dict[str, bytes]:
-    """The two files of a memory by name; ``about`` (name, title, source) goes in as it is."""
+    """The two files of a memory by name; ``about`` (name, title, source) goes in as it is.
+
+    task: the walks that the page shows. learned: those that the memory learned from; None: the
+    same. policy: what decides where to go, if anything does.
+    """
     memory, reader, read_write = _playable(model, task)
     assert isinstance(task, Mapping)
     probe, channels = _probe(model, task, probe_episodes)
@@ -66,42 +85,54 @@ def export_memory(
             both = torch.cat([module.input_weights[index], module.recurrent_weights[index]], 1)
             numbers.add(f"memory.{layer}.{level}.weight", both)
             numbers.add(f"memory.{layer}.{level}.bias", module.biases[index])
-    for layer, module in enumerate(reader.layers):
-        assert isinstance(module, MultigridConv)
-        for index, level in enumerate(module.layer.levels):
-            numbers.add(f"reader.{layer}.{level}.weight", module.weights[index])
-            numbers.add(f"reader.{layer}.{level}.bias", module.biases[index])
+    for name, tensor in conv_tensors("reader", reader).items():
+        numbers.add(name, tensor)
+    for name, tensor in (policy.tensors if policy else {}).items():
+        numbers.add(name, tensor)
     # In full: large weights of opposite signs cancel, and halves would not.
     numbers.add("probe.weight", probe.weight, "f4")
     numbers.add("probe.bias", probe.bias, "f4")
-    header = {
+    header: dict[str, Any] = {
         "format": FORMAT,
         "about": {
             **about,
             "parameters": sum(p.numel() for p in model.parameters()),
             "cells": memory.cells,
         },
-        "task": _task(task),
-        "memory": {
-            "input": _layer(memory.input),
-            "base": list(memory.base),
-            "layers": _mesh(memory.spec),
-            "residual": memory.residual,
-            "fit": read_write.fit,
-        },
+        "task": _task(task, learned or task),
+        "memory": {**network(memory), "fit": read_write.fit},
         "reader": {
-            "input": _layer(reader.input),
-            "base": list(reader.base),
-            "layers": _mesh(reader.spec),
-            "residual": reader.residual,
+            **network(reader),
             "fit": read_write.query_fits[0],
             "sees": len(memory.spec),
         },
+        **({"policy": policy.header} if policy else {}),
         "probe": {"reach": probe.reach, "period": probe.period, "channels": list(channels)},
         "tensors": numbers.index,
     }
     text = json.dumps(header, indent=1, sort_keys=True) + "\n"
     return {"memory.json": text.encode(), "memory.bin": b"".join(numbers.parts)}
+
+
+def network(module: MultigridMemory | MultigridCNN) -> dict[str, Any]:
+    """What a network is, for the header."""
+    return {
+        "input": _layer(module.input),
+        "base": list(module.base),
+        "layers": _mesh(module.spec),
+        "residual": module.residual,
+    }
+
+
+def conv_tensors(part: str, cnn: MultigridCNN) -> dict[str, Tensor]:
+    """Weights and biases of a multigrid CNN by the page's names."""
+    tensors = {}
+    for layer, module in enumerate(cnn.layers):
+        assert isinstance(module, MultigridConv)
+        for index, level in enumerate(module.layer.levels):
+            tensors[f"{part}.{layer}.{level}.weight"] = module.weights[index]
+            tensors[f"{part}.{layer}.{level}.bias"] = module.biases[index]
+    return tensors
 
 
 def _playable(model: nn.Module, task: Task) -> tuple[MultigridMemory, MultigridReader, ReadWrite]:
@@ -127,7 +158,8 @@ def _probe(model: nn.Module, task: Mapping, episodes: int) -> tuple[LinearProbe,
     return fit_probe(moments, task), best_channels(moments, task)
 
 
-def _task(task: Mapping) -> dict[str, Any]:
+def _task(task: Mapping, learned: Mapping) -> dict[str, Any]:
+    """The walks of the page; motion and steps are those that the memory learned from."""
     scale = 2 / task.grid if task.location_scale is None else task.location_scale
     raw = task.location == "raw"
     return {
@@ -136,8 +168,8 @@ def _task(task: Mapping) -> dict[str, Any]:
         "query": task.queries[0],
         "grid": task.grid,
         "start": task.start,
-        "motion": task.motion,
-        "steps": task.episode_length,
+        "motion": learned.motion,
+        "steps": learned.episode_length,
         "location": {"shift": task.world if raw else 0, "scale": 1 if raw else scale},
     }
 

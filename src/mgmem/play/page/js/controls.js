@@ -23,6 +23,7 @@ export function connect(app) {
   });
   window.addEventListener("hashchange", () => location.reload());
   app.words.sayAbout();
+  app.words.sayLearned();
   app.words.sayLook();
 }
 
@@ -93,8 +94,19 @@ function connectChoices(app) {
     checkChannel(channel);
   });
   on("channel", (value) => app.lookAt({ channel: value === "mean" ? "mean" : Number(value) }));
-  byId("motion").querySelector(`[value="${app.motion}"]`).checked = true;
+  offerMotions(app);
   byId("reading").hidden = !app.canAskEverything;
+}
+
+function offerMotions(app) {
+  const box = byId("motion");
+  for (const input of box.querySelectorAll("input")) {
+    const label = input.closest("label");
+    if (!app.motions.includes(input.value)) label.remove();
+    label.hidden = false;
+    input.checked = input.value === app.motion;
+  }
+  box.hidden = app.motions.length < 2;
 }
 
 function setTool(app, tool) {

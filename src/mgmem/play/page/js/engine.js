@@ -54,6 +54,10 @@ export class Engine {
     return this.first.call("step", { state, walls, location });
   }
 
+  judge(state, walls, location) {
+    return this.first.call("judge", { state, walls, location });
+  }
+
   ask(state, key, patch, helper = this.first) {
     return helper.call("ask", { state, key, patch });
   }

@@ -4,10 +4,11 @@ import { Belief } from "./belief.js";
 import { connect } from "./controls.js";
 import { Engine } from "./engine.js";
 import { Mesh } from "./mesh.js";
+import { around, motions, motionsOf, towards, wallsStop } from "./motion.js";
 import { KnownPanel, MemoryPanel, WorldPanel, wrongCells } from "./panels.js";
 import { Question } from "./question.js";
 import { Walk, readEvents } from "./walk.js";
-import { MOVES, commonPatches, patchAt, spiral } from "./world.js";
+import { commonPatches, patchAt } from "./world.js";
 import { Words } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
@@ -23,7 +24,10 @@ export class App {
     this.look = { layer: deepest.layer, level: deepest.level, which: "h", channel: probe.channels[0] };
     this.canAskEverything = this.task.query === 3;
     this.reading = this.canAskEverything ? "asked" : "probe";
-    this.motion = this.task.motion;
+    this.policy = engine.header.policy ?? null;
+    this.solid = wallsStop(engine.header);
+    this.motions = motionsOf(engine.header);
+    this.motion = this.motions[0];
     this.tool = "ask";
     this.speed = 6;
     this.playing = false;
@@ -45,7 +49,6 @@ export class App {
       const patches = commonPatches(this.task.world, 3);
       this.belief = new Belief(engine, patches, 3, this.task.grid);
     }
-    this.winding = cellsOf(spiral(this.task.world), this.task.start);
   }
 
   get now() {
@@ -55,7 +58,7 @@ export class App {
   // Start in a maze of its own; text: what happened there already.
   begin(seed, text = "") {
     return this.queue(async () => {
-      this.walk = new Walk(this.task, this.engine, seed);
+      this.walk = new Walk(this.task, this.engine, seed, this.solid);
       this.question.clear();
       this.belief?.reset();
       this.map = null;
@@ -78,6 +81,7 @@ export class App {
     this.belief?.want(this.now.state, this.now.key, this.now.agent.map((x) => x + shift));
     this.askNow();
     this.readProbe();
+    this.readPolicy();
     this.words.sayMoment();
     this.saveAddress();
     this.redraw();
@@ -108,19 +112,26 @@ export class App {
     this.redraw();
   }
 
+  async readPolicy() {
+    const { now, walk } = this;
+    if (!this.policy || now.chances) return;
+    await walk.chancesAt(now);
+    if (now !== this.now) return;
+    this.words.sayWorld();
+    this.redraw();
+  }
+
   // The agent moves by itself.
   async play() {
     if (this.playing) return;
     this.setPlaying(true);
     while (this.playing) {
       const started = performance.now();
-      const letter = this.nextLetter();
-      if (letter === null) {
+      if (this.isShown() || !(await this.moveOn())) {
         this.setPlaying(false);
         if (!this.touched) this.restTimer = setTimeout(() => this.freshMaze(), 4000);
         return;
       }
-      await this.move(letter);
       await this.asked();
       const rest = 1000 / this.speed - (performance.now() - started);
       await new Promise((done) => setTimeout(done, Math.max(0, rest)));
@@ -140,22 +151,20 @@ export class App {
     if (!playing) this.saveAddress(true);
   }
 
-  // Spiral: towards the first cell of the winding that it has not been to. Random: any of four,
-  // and a wall leaves it where it is.
-  nextLetter() {
-    const { agent, walls } = this.now;
-    if (this.motion === "random") {
-      const letter = "urdl"[Math.floor(4 * Math.random())];
-      const [row, column] = agent.map((x, i) => x + MOVES[letter][i]);
-      return walls[row * this.task.world + column] ? "x" : letter;
-    }
-    const been = new Set(this.path().map(String));
-    const goal = this.winding.find((cell) => !been.has(String(cell)));
-    return goal ? towards(agent, goal) : null;
+  // Whether a policy has walked as long as it learned to, with nobody taking part.
+  isShown() {
+    return this.policy !== null && !this.touched && this.now.steps > this.policy.steps;
   }
 
-  path() {
-    return this.walk.moments.slice(0, this.walk.at + 1).map((moment) => moment.agent);
+  // A step as its motion has it; promises whether there was one to take.
+  moveOn() {
+    return this.queue(async () => {
+      const letter = await motions[this.motion](this.walk);
+      if (letter === null) return false;
+      await this.walk.move(letter);
+      this.changed();
+      return true;
+    });
   }
 
   move(letter) {
@@ -183,7 +192,7 @@ export class App {
     if (this.walking) return;
     this.walking = true;
     while (this.goal && !this.playing) {
-      const letter = towards(this.now.agent, this.goal);
+      const letter = this.letterTo(this.goal);
       if (letter === null) break;
       const started = performance.now();
       await this.move(letter);
@@ -192,6 +201,11 @@ export class App {
     }
     this.goal = null;
     this.walking = false;
+  }
+
+  letterTo(goal) {
+    const { agent, walls } = this.now;
+    return this.solid ? around(walls, this.task.world, agent, goal) : towards(agent, goal);
   }
 
   askAt([row, column]) {
@@ -246,8 +260,7 @@ export class App {
   onward() {
     if (this.walk.at < this.walk.moments.length - 1) return this.goTo(this.walk.at + 1);
     this.take();
-    const letter = this.nextLetter();
-    return letter ? this.move(letter) : this.jobs;
+    return this.moveOn();
   }
 
   async freshMaze() {
@@ -296,7 +309,7 @@ export class App {
     const grid = this.memory.grid(now.state, layer, level, which);
     const { answer, place } = this.question;
     const moving = [
-      this.world.draw({ moment: now, path: this.path(), answer, pinned: place, cursor }),
+      this.world.draw({ moment: now, path: this.walk.path(), answer, pinned: place, cursor }),
       this.memoryPanel.draw({ grid, channel, brush: this.brush, cursor }),
       this.map && this.known.draw({ map: this.map, moment: now, cursor }),
     ];
@@ -305,24 +318,6 @@ export class App {
     this.words.sayScale(this.memoryPanel.scale);
     if (moving.some(Boolean) || (this.reading === "asked" && this.belief.fresh < 1)) this.redraw();
   }
-}
-
-// The letter of a step from one cell towards another; null: it is there.
-export function towards([row, column], [toRow, toColumn]) {
-  const [down, right] = [toRow - row, toColumn - column];
-  if (!down && !right) return null;
-  if (Math.abs(right) > Math.abs(down)) return right > 0 ? "r" : "l";
-  return down > 0 ? "d" : "u";
-}
-
-function cellsOf(letters, start) {
-  let cell = [start, start];
-  const cells = [cell];
-  for (const letter of letters) {
-    cell = cell.map((x, i) => x + MOVES[letter][i]);
-    cells.push(cell);
-  }
-  return cells;
 }
 
 // Maze and walk of an address, or null; whatever else stands there is ignored.

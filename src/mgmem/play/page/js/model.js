@@ -3,6 +3,7 @@
 
 import { fitted, patchPicture } from "./fit.js";
 import { Memory } from "./memory.js";
+import { Policy } from "./policy.js";
 import { Probe } from "./probe.js";
 import { Reader } from "./reader.js";
 
@@ -44,14 +45,31 @@ export class Model {
     this.memory = new Memory(header.memory, from("memory"));
     this.reader = new Reader(header.reader, header.memory.layers, from("reader"));
     this.probe = new Probe(header.probe, header.task.grid, tensors, this.memory);
+    if (header.policy) {
+      const linear = (name) => ({
+        weight: tensors.get(`policy.${name}.weight`), bias: tensors.get(`policy.${name}.bias`),
+      });
+      this.policy = new Policy(
+        header.policy, header.task.grid, from("policy"), linear("join"), linear("action"));
+    }
   }
 
-  // The state after seeing `walls` (fov x fov) at (row, column) from the start.
-  step(state, walls, [row, column]) {
+  // What the memory is told of `walls` (fov x fov) seen at (row, column) from the start.
+  observation(walls, place) {
     const { fov, location } = this.task;
-    const picture = patchPicture(walls, fov, [row, column].map((x) => (x + location.shift) * location.scale));
+    return patchPicture(walls, fov, place.map((x) => (x + location.shift) * location.scale));
+  }
+
+  // The state after seeing `walls` at a place.
+  step(state, walls, place) {
     const { input, base, fit } = this.header.memory;
-    return this.memory.step(state, fitted(picture, input, base, fit));
+    return this.memory.step(state, fitted(this.observation(walls, place), input, base, fit));
+  }
+
+  // How the policy would go on from a state, seeing `walls` at a place: logits of four moves.
+  judge(state, walls, place) {
+    const deepest = this.memory.outputs(state).at(-1);
+    return this.policy.logits(deepest, this.observation(walls, place), place);
   }
 
   // Where was this patch seen? Logits over the grid. `outputs`: Memory.outputs of a state.

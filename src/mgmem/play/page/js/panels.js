@@ -2,7 +2,9 @@
 //
 // Each keeps what it shows now and moves towards what it should show, frame by frame.
 
+import { ACTIONS } from "./motion.js";
 import { css, diverging, drawCells, mix, pictureOf, prepare, roundedCell, theme, usualSize } from "./paint.js";
+import { MOVES } from "./world.js";
 
 const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -51,6 +53,7 @@ export class WorldPanel {
     const moving = this.agent.towards(moment.agent, 0.35);
     this.frame(context, cell, this.agent.now, this.view, css(paint.agent), 2);
     this.drawAgent(context, cell);
+    if (moment.chances) this.drawChances(context, cell, moment.chances);
     if (scene.cursor) this.frame(context, cell, scene.cursor, 1, css(paint.path), 2);
     return moving || glowing;
   }
@@ -113,6 +116,33 @@ export class WorldPanel {
     context.strokeStyle = css(panel);
     context.stroke();
   }
+
+  // An arrow to each neighbour, as large and strong as the policy's chance to go there is.
+  drawChances(context, cell, chances) {
+    const { agent, panel } = theme();
+    const [row, column] = this.agent.now;
+    [...ACTIONS].forEach((letter, i) => {
+      if (chances[i] < 0.01) return;
+      const [down, right] = MOVES[letter];
+      const [x, y] = [column + 0.5 + 0.75 * right, row + 0.5 + 0.75 * down];
+      arrow(context, x * cell, y * cell, MOVES[letter], cell * (0.08 + 0.36 * Math.sqrt(chances[i])));
+      context.fillStyle = css(agent, 0.5 + 0.5 * chances[i]);
+      context.fill();
+      context.lineWidth = 1;
+      context.strokeStyle = css(panel, 0.8);
+      context.stroke();
+    });
+  }
+}
+
+// The outline of a triangle around (x, y) that points one way.
+function arrow(context, x, y, [down, right], size) {
+  const [tip, foot] = [size, -0.1 * size];
+  context.beginPath();
+  context.moveTo(x + right * tip, y + down * tip);
+  context.lineTo(x + right * foot + down * size, y + down * foot + right * size);
+  context.lineTo(x + right * foot - down * size, y + down * foot - right * size);
+  context.closePath();
 }
 
 function cross(context, x, y, cell) {

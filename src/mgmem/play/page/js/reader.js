@@ -4,7 +4,8 @@
 import { Padded, addResidual, channelsReadBy, convolve, levelsOf, newPyramid } from "./grids.js";
 
 export class Reader {
-  // spec: {input, base, layers, sees: how many of the first layers are joined by the memory's}
+  // spec: {input, base, layers, sees: how many of the first layers are joined by the memory's,
+  // rectified: whether the last layer ends in a ReLU like the others}
   // memoryLayers: the memory's own; weights(layer, level): {weight, bias}
   constructor(spec, memoryLayers, weights) {
     this.spec = spec;
@@ -32,14 +33,14 @@ export class Reader {
   }
 
   // query: a pyramid on the levels of spec.input; memory: what Memory.outputs gives.
-  // Returns logits: a Float32Array over the finest grid of the last layer.
+  // Returns the finest grid of the last layer as a Float32Array: logits, unless rectified.
   answer(query, memory) {
     let below = query;
     this.layers.forEach((layer, number) => {
       layer.grids.forEach(({ level, input, weight, bias }, index) => {
         input.gather(below, level);
         convolve(input, weight, bias, layer.own.grids[index]);
-        if (number < this.layers.length - 1) rectify(layer.own.grids[index].data);
+        if (this.spec.rectified || number < this.layers.length - 1) rectify(layer.own.grids[index].data);
       });
       if (this.spec.residual && number >= 2 && number % 2 === 0) {
         addResidual(layer.own, this.layers[number - 2].outputs);

@@ -2,16 +2,18 @@
 //
 // What happens (a move, walls drawn, memory erased) makes a new moment out of the one before, so
 // going back in time is looking at an earlier one. The same list of events, from the same maze,
-// gives the same walk: that is what a link holds.
+// gives the same walk: that is what a link holds. Maze and events also decide each moment's lot, by
+// which a motion that leaves things to chance goes on.
 
-import { MOVES, Seen, makeMaze, patchAt } from "./world.js";
+import { softmax } from "./policy.js";
+import { MOVES, Seen, distancesTo, makeMaze, patchAt, randomNumbers } from "./world.js";
 
 const LONGEST = 4000;
 
 export class Walk {
-  // engine: {step(state, walls, location), empty()}, see engine.js
-  constructor(task, engine, seed) {
-    Object.assign(this, { task, engine, seed });
+  // engine: {step(state, walls, location), empty()}, see engine.js; solid: walls stop the agent
+  constructor(task, engine, seed, solid = false) {
+    Object.assign(this, { task, engine, seed, solid });
     this.margin = Math.max(task.fov, task.query) >> 1;
     this.moments = [];
     this.at = -1; // the moment that is shown
@@ -29,16 +31,18 @@ export class Walk {
       seen: new Seen(world, this.margin),
       state: this.engine.empty(),
       steps: 0,
+      lot: this.seed / 2 ** 32,
     };
     await this.observe(before, { kind: "begin" }, [start, start]);
   }
 
-  // The agent's next cell for a letter of a walk; it can not leave the interior. Walls do not
-  // stop it: in a spiral, which this memory learned from, the agent walks through them.
+  // The agent's next cell for a letter of a walk; it can not leave the interior. Walls that are
+  // not solid do not stop it: in a spiral the agent walks through them.
   target(letter, [row, column] = this.now.agent) {
-    const [down, right] = MOVES[letter];
-    const inside = (x) => Math.min(this.task.world - 2, Math.max(1, x));
-    return [inside(row + down), inside(column + right)];
+    const { world } = this.task;
+    const inside = (x) => Math.min(world - 2, Math.max(1, x));
+    const [r, c] = [row, column].map((x, i) => inside(x + MOVES[letter][i]));
+    return this.solid && this.now.walls[r * world + c] ? [row, column] : [r, c];
   }
 
   async move(letter) {
@@ -56,6 +60,7 @@ export class Walk {
       walls: before.walls,
       seen: before.seen.after(agent, fov),
       steps: before.steps + 1,
+      lot: before.lot,
     });
   }
 
@@ -80,10 +85,32 @@ export class Walk {
   erase(stamps, size) {
     const state = this.engine.erased(this.now.state, stamps, size);
     // Another state: what was answered about the one before (by its key) does not hold for it.
-    this.add({ ...this.now, event: { kind: "erase", stamps, size }, state, key: undefined });
+    const anew = { key: undefined, chances: undefined };
+    this.add({ ...this.now, event: { kind: "erase", stamps, size }, state, ...anew });
+  }
+
+  // The cells of the agent up to now.
+  path() {
+    return this.moments.slice(0, this.at + 1).map((moment) => moment.agent);
+  }
+
+  // How many cells the agent has been to, and how many it can walk to from its start.
+  coverage() {
+    const { world, start } = this.task;
+    const steps = distancesTo(this.now.walls, world, [start, start]);
+    const reachable = steps.filter((distance) => distance >= 0).length;
+    return { visited: new Set(this.path().map(String)).size, reachable };
+  }
+
+  // How the policy would go on from a moment: the chances of ACTIONS (motion.js).
+  async chancesAt(moment) {
+    const location = moment.agent.map((x) => x - this.task.start);
+    moment.chances ??= softmax(await this.engine.judge(moment.state, moment.patch, location));
+    return moment.chances;
   }
 
   add(moment) {
+    moment.lot = lotAfter(moment.lot, textOf(moment.event));
     this.moments.length = this.at + 1;
     this.moments.push(moment);
     this.at += 1;
@@ -97,10 +124,8 @@ export class Walk {
   toText() {
     const parts = [];
     for (const { event } of this.moments.slice(1, this.at + 1)) {
-      if (event.kind === "draw") parts.push(`w${event.cells.join("_")}`);
-      else if (event.kind === "erase") {
-        parts.push(`e${event.size}_${event.stamps.map((s) => s.join("x")).join("_")}`);
-      } else {
+      if (event.kind !== "move") parts.push(textOf(event));
+      else {
         const last = parts.at(-1);
         if (last?.at(-1)[0] === event.letter) last.at(-1)[1] += 1;
         else if (Array.isArray(last)) last.push([event.letter, 1]);
@@ -123,6 +148,19 @@ export class Walk {
     }
     return true;
   }
+}
+
+function textOf({ kind, letter, cells, size, stamps }) {
+  if (kind === "draw") return `w${cells.join("_")}`;
+  if (kind === "erase") return `e${size}_${stamps.map((s) => s.join("x")).join("_")}`;
+  return letter ?? "";
+}
+
+// A number from 0 to 1 out of the one before and what happened since.
+function lotAfter(lot, text) {
+  let bits = lot * 2 ** 32;
+  for (const letter of `${text}.`) bits = randomNumbers(bits ^ letter.charCodeAt(0))(2 ** 32);
+  return bits / 2 ** 32;
 }
 
 // The events of a text, or null if it is not the text of a walk. Links come from anywhere.

@@ -4,6 +4,8 @@ const byId = (id) => document.getElementById(id);
 const percent = (share) => `${(100 * share).toFixed(1).replace("100.0", "100")} %`;
 const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
+const WAYS = ["up", "down", "left", "right"]; // as a policy's chances
+
 function put(id, text) {
   const element = byId(id);
   if (element.textContent !== text) element.textContent = text;
@@ -22,12 +24,26 @@ export class Words {
   }
 
   sayAbout() {
-    const { about, memory, reader } = this.app.engine.header;
+    const { about, memory, reader, policy } = this.app.engine.header;
     const mesh = memory.layers.map(([low, high, channels]) => `${low}-${high}:${channels}`).join(" ");
     put("about",
       `${about.name}: ${about.cells.toLocaleString("en")} memory cells, ` +
       `${about.parameters.toLocaleString("en")} parameters, mesh ${mesh}, ` +
-      `a reader of ${reader.layers.length} layers. Everything is computed in this page.`);
+      `a reader of ${reader.layers.length} layers` +
+      `${policy ? `, a policy of ${policy.parameters.toLocaleString("en")} parameters` : ""}. ` +
+      "Everything is computed in this page.");
+  }
+
+  // What is true of this memory, and not of every one.
+  sayLearned() {
+    const { task, policy, solid } = this.app;
+    const walks = `${task.motion === "spiral" ? "spirals" : "random walks"} of ${task.steps} steps`;
+    if (policy) sayPolicy(policy, walks);
+    put("learned", solid
+      ? `${policy ? "" : `It learned from ${walks}. `}Walls stop the agent, as they did when ` +
+        `${policy ? "its policy" : "it"} learned.`
+      : `Let it walk at random: it learned from ${walks} only, so that is hard for it. Walls stop a ` +
+        "random walk. They stop neither a spiral nor you, as they did not when it learned.");
   }
 
   sayStep() {
@@ -43,7 +59,14 @@ export class Words {
     time.setAttribute("aria-valuetext", `step ${now.steps}`);
     byId("back").disabled = walk.at === 0;
     byId("restart").disabled = walk.at === 0;
+    this.sayCoverage();
     this.sayPatch();
+  }
+
+  sayCoverage() {
+    if (!this.app.solid) return;
+    const { visited, reachable } = this.app.walk.coverage();
+    put("world-said", `been to ${percent(visited / reachable)} of ${reachable} cells in reach`);
   }
 
   sayPlaying() {
@@ -76,6 +99,10 @@ export class Words {
     put("score-asked", score.asked.toLocaleString("en"));
     put("score-precision", score.said ? percent(score.hits / score.said) : "–");
     put("score-recall", score.wanted ? percent(score.hits / score.wanted) : "–");
+    this.sayWorld();
+  }
+
+  sayWorld() {
     byId("world").setAttribute("aria-label", this.worldLabel());
   }
 
@@ -86,6 +113,7 @@ export class Words {
     const parts = [`Maze, step ${now.steps}; the agent is ${away(down, "down", "up")}, ` +
       `${away(right, "right", "left")} of its start`];
     if (task.fov === 3) parts.push(`it sees, row by row, ${look}`);
+    if (now.chances) parts.push(`it would go ${WAYS.map((way, i) => `${way} ${percent(now.chances[i])}`).join(", ")}`);
     return parts.join("; ");
   }
 
@@ -144,6 +172,17 @@ export class Words {
     put("under", `${away(down, "down", "up")}, ${away(right, "right", "left")}: ${truth}, ` +
       `${seen ? "seen" : "not seen yet"}${said}`);
   }
+}
+
+function sayPolicy({ window, steps }, walks) {
+  put("walking", "finding its own way through");
+  byId("chances-legend").hidden = byId("policy").hidden = false;
+  put("policy-said",
+    `A third network, the policy, sees ${window}×${window} cells of the memory around the agent, and what ` +
+    "the agent sees. The arrows are its chances; a step is drawn by them. It learned by reward, in " +
+    `walks of ${steps} steps: 1 for a cell it had not been to, −1 for a wall. The memory had learned ` +
+    `before, from ${walks}, and stayed as it was. From the same moment the same way is taken again; ` +
+    "a step of your own leads to another.");
 }
 
 function away(distance, positive, negative) {

@@ -13,6 +13,9 @@ const answers = {
   step({ state, walls, location }) {
     return model.step(state, walls, location);
   },
+  judge({ state, walls, location }) {
+    return model.judge(state, walls, location);
+  },
   // state may be left out when it is the one that `key` named last.
   ask({ state, key, patch }) {
     if (read.key !== key) read = { key, outputs: model.memory.outputs(state) };

@@ -69,6 +69,21 @@ export function spiral(size) {
   return letters + turns[(2 * (side - 1)) % 4].repeat(side - 1);
 }
 
+// Steps from every cell to a goal where walls are in the way; -1: no way leads there.
+export function distancesTo(walls, side, [row, column]) {
+  const steps = new Int32Array(side * side).fill(-1);
+  const queue = walls[row * side + column] ? [] : [row * side + column];
+  for (const cell of queue) steps[cell] = 0;
+  for (const cell of queue) {
+    for (const next of [cell - side, cell + side, cell - 1, cell + 1]) {
+      if (walls[next] || steps[next] >= 0) continue; // the border is wall: none lies outside
+      steps[next] = steps[cell] + 1;
+      queue.push(next);
+    }
+  }
+  return steps;
+}
+
 // The size x size cells around a place; what lies outside the maze is wall.
 export function patchAt(walls, side, [row, column], size) {
   const reach = size >> 1;
