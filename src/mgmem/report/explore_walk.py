@@ -24,7 +24,7 @@ from mgmem.tasks.maze import Walls
 from mgmem.tasks.seeds import Ints, SeedStream
 from mgmem.training.evaluation import TEST_SEED, query_steps
 
-_MOST_FRAMES = 150
+_MOST_FRAMES = 100
 _ACTIONS = ("up", "down", "left", "right")
 
 
@@ -126,6 +126,8 @@ class WalkFigure:
             self._wanted = LineCollection([], colors=style.VERMILLION, linewidths=1.4)
             answer.add_collection(self._wanted, autolim=False)
             self._query = _inset(answer)
+            for axes in (world, seen, answer):
+                self._look_at_maze(axes)
             (self._curve,) = covered.plot([], [], color=style.BLUE)
             steps = len(story.coverage) - 1
             covered.set(xlim=(0, steps), ylim=(0, 1), title="covered", xlabel="steps")
@@ -162,6 +164,13 @@ class WalkFigure:
         buffer = np.asarray(canvas.buffer_rgba())
         height, width = buffer.shape[0] // 2 * 2, buffer.shape[1] // 2 * 2
         return np.ascontiguousarray(buffer[:height, :width, :3])
+
+    def _look_at_maze(self, axes: Axes) -> None:
+        """A small world is in the middle of its map: what lies around it is left out."""
+        grid, size = self.story.history.grid, len(self.story.walls)
+        first = max(0, grid // 2 - self.story.start)
+        last = min(grid, grid // 2 - self.story.start + size)
+        axes.set(xlim=(first - 0.5, last - 0.5), ylim=(last - 0.5, first - 0.5))
 
     def _centred_walls(self) -> npt.NDArray[np.int64]:
         """The maze on the grid of maps, which has the start in its middle."""
