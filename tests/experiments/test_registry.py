@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from mgmem.errors import UsageError
 from mgmem.experiments import EXPERIMENTS, count_parameters, find
 from mgmem.model import ask
 from mgmem.nn import EncoderDecoder
@@ -170,3 +171,11 @@ def test_recipes_are_called_fast_and_paper():
     (stage,) = experiment.recipe("paper").stages
     assert (stage.optimizer, stage.batch, stage.rate.peak) == (RMSprop(), 32, 1e-3)
     assert (stage.lesson.chunk, stage.lesson.queries.share) == (20, 1.0)
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("False", False)])
+def test_a_task_option_that_is_a_switch_is_true_or_false(text, value):
+    task, _ = find("mnist-recall").build(options={"distort": text})
+    assert task.distort is value
+    with pytest.raises(UsageError, match="give true or false"):
+        find("mnist-recall").build(options={"distort": "1"})

@@ -88,6 +88,10 @@ def _changed(task: Task, options: Mapping[str, str]) -> Task:
 
 def _read(name: str, text: str, like: Any) -> Any:
     """Text as a value of the kind that the field has now."""
+    if isinstance(like, bool):
+        if text.lower() not in ("true", "false"):
+            raise UsageError(f"task option {name}={text}: give true or false")
+        return text.lower() == "true"
     try:
         if isinstance(like, tuple):
             return tuple(int(part) for part in text.split(","))
