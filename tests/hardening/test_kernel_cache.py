@@ -207,6 +207,20 @@ def test_varied_lengths_hold_no_more_than_the_longest_took(idle: blocks.Idle) ->
         assert sorted(block.data_ptr() for _, block in idle._blocks) == sorted(kept)
 
 
+def test_a_block_serves_what_is_somewhat_smaller_and_takes_its_size(idle: blocks.Idle) -> None:
+    first = library.empty((2 * blocks.LARGE,))
+    address = first.data_ptr()
+    del first
+    smaller = library.empty((2 * blocks.LARGE * 9 // 10,))
+    assert smaller.data_ptr() == address
+    assert smaller.untyped_storage().nbytes() == 4 * smaller.numel()
+    del smaller
+    assert idle.floats == 2 * blocks.LARGE
+    held = library.empty((blocks.LARGE,))  # too small for it: given back first
+    assert held.numel() == blocks.LARGE
+    assert idle.floats == 0
+
+
 def test_idle_memory_is_given_back_when_nothing_asks_for_it(
     idle: blocks.Idle, monkeypatch: pytest.MonkeyPatch
 ) -> None:

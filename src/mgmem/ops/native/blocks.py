@@ -1,8 +1,9 @@
 """Memory that is used again and again.
 
 Outputs and what backward needs are tens to hundreds of MB a layer. Fresh pages cost more time than
-the arithmetic that fills them, so blocks that PyTorch has let go serve the next update. They are
-given back as soon as other sizes are asked for, and when nothing has asked for them for a while.
+the arithmetic that fills them, so blocks that PyTorch has let go serve the next update, also where
+it is somewhat smaller, as with sequences of different lengths. They are given back as soon as other
+sizes are asked for, and when nothing has asked for them for a while.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from torch import Tensor
 LARGE = 1 << 18
 """Floats from which on memory is kept."""
 _IDLE_SECONDS = 20.0
+_ROOM = 1.25
+"""How much larger a block may be than what is to lie in it."""
 
 
 class Idle:
-    """Blocks that wait for a tensor of just their size, the longest idle first."""
+    """Blocks that wait for a tensor of about their size, the longest idle first."""
 
     def __init__(self) -> None:
         self._blocks: list[tuple[float, Tensor]] = []
@@ -40,15 +43,16 @@ class Idle:
         return sum(block.numel() for _, block in list(self._blocks))
 
     def take(self, count: int) -> Tensor:
-        """A block of ``count`` floats, one that was used before if there is any.
+        """A block of ``count`` floats or some more, one that was used before if there is any.
 
         Where there is none sizes have changed: as much as is now asked for is given back first, so
         that memory in use and idle memory together never exceed what was once in use.
         """
         with self._lock:
-            for index in reversed(range(len(self._blocks))):
-                if self._blocks[index][1].numel() == count:
-                    return self._blocks.pop(index)[1]
+            sizes = [(block.numel(), -index) for index, (_, block) in enumerate(self._blocks)]
+            fitting = [found for found in sizes if count <= found[0] <= _ROOM * count]
+            if fitting:
+                return self._blocks.pop(-min(fitting)[1])[1]  # of equal ones the warmest
             self._drop(count)
         return torch.empty(count, dtype=torch.float32)
 
