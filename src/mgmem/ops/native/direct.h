@@ -93,23 +93,25 @@ class Direct : public Convolution {
     long backward_room() const override { return parts_room(); }
 
     void backward(const float* x, const float* x_coarse, const float* dy, float* parts, float* dw,
-                  float* dx, float* dx_coarse, long n) const override {
+                  float* dx, float* dx_coarse, long n, long at) const override {
         const Grid &fine = g.fine, &coarse = g.coarse;
         const std::vector<float> none(g.Cf + g.Cu + 1, 0.0f);
+        const float* now = dy + fine.front + at * fine.sample;
+        float* parts_now = parts + coarse.front + at * coarse.sample;
         if (g.up >= 0) {
-            if (n < g.group)  // nothing of a fuller call may remain behind the last sample
+            if (at == 0 && n < g.steps * g.group)  // nothing of a fuller call may remain behind
                 std::memset(parts, 0, parts_room() * sizeof(float));
             for (long o = 0; o < g.O; o++)
-                split(fine, coarse, dy + fine.front + o * fine.stride,
-                      parts + coarse.front + o * coarse.stride, g.O * coarse.stride, g.tall, n);
+                split(fine, coarse, now + o * fine.stride, parts_now + o * coarse.stride,
+                      g.O * coarse.stride, g.tall, n);
         }
-        if (dw) weight_gradients(x, x_coarse, dy, parts, n, dw);
+        if (dw) weight_gradients(x, x_coarse, dy, parts, at + n, dw);
         if (g.Cf > back_first)
-            convolve(dy + fine.front, back_offsets.data(), g.O * g.taps, back_packed.data(),
+            convolve(now, back_offsets.data(), g.O * g.taps, back_packed.data(),
                      g.Cf - back_first, none.data(), PLAIN, dx + fine.front, fine.stride,
                      fine.vectors(n));
         if (back_coarse)
-            convolve(parts + coarse.front, back_coarse_offsets.data(),
+            convolve(parts_now, back_coarse_offsets.data(),
                      long(back_coarse_offsets.size()), back_coarse_packed.data(), g.Cu, none.data(),
                      PLAIN, dx_coarse + coarse.front, coarse.stride, coarse.vectors(n));
     }

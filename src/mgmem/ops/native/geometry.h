@@ -33,7 +33,7 @@ struct Call {
 };
 
 struct Geometry {
-    long index, group;                // output level; samples that are stacked
+    long index, group, steps;         // output level; samples, and their steps, that are stacked
     int up, same, pool;               // which input feeds it, or -1
     long Cu = 0, Cs = 0, Cp = 0, Ch;  // channels from each, and of the recurrence
     long Cin, Cf, O;                  // read from below; on the fine grid; written
@@ -41,8 +41,8 @@ struct Geometry {
     Grid fine, coarse;
 
     // `hidden` channels of recurrence (or 0), `written` channels.
-    Geometry(const Call& call, long index, long hidden, long written)
-        : index(index), group(call.group[index]), Ch(hidden), O(written),
+    Geometry(const Call& call, long index, long hidden, long written, long steps)
+        : index(index), group(call.group[index]), steps(steps), Ch(hidden), O(written),
           ph(call.dims == 2 ? call.kernel / 2 : 0), pw(call.kernel / 2), tall(call.dims == 2) {
         long level = call.lowest_out + index;
         up = call.input_at(level - 1), same = call.input_at(level), pool = call.input_at(level + 1);
@@ -52,9 +52,9 @@ struct Geometry {
         Cin = Cu + Cs + Cp, Cf = Cs + Cp + Ch;
         taps = (2 * ph + 1) * (2 * pw + 1);
         const Shape& shape = call.out[index];
-        fine = Grid(shape.H, shape.W, ph, pw, group);
+        fine = Grid(shape.H, shape.W, ph, pw, steps * group);
         if (up >= 0)
-            coarse = Grid(call.in[up].H, call.in[up].W, (ph + 1) / 2, (pw + 1) / 2, group);
+            coarse = Grid(call.in[up].H, call.in[up].W, (ph + 1) / 2, (pw + 1) / 2, steps * group);
     }
 
     // Row of the weights of output o that begins with fine channel c: taps in a row.
@@ -84,9 +84,11 @@ struct Convolution {
     virtual void pack_backward(const float* input, const float* hidden, long first,
                                bool coarse_too) = 0;
     virtual long backward_room() const = 0;
-    // Adds to dw (null: not wanted); stores dx[c - first] and dx_coarse. dy is zero between grids.
+    // Stores dx[c - first] and dx_coarse of n samples, of which the first lies at `at` in the other
+    // planes, behind those of later steps; adds to dw (null: not wanted, or not yet) what all of them
+    // have to add. dy is zero between grids.
     virtual void backward(const float* x, const float* x_coarse, const float* dy, float* work,
-                          float* dw, float* dx, float* dx_coarse, long n) const = 0;
+                          float* dw, float* dx, float* dx_coarse, long n, long at = 0) const = 0;
     virtual long gradient_size() const = 0;
     // From dw to the layout of the weights; null: not wanted.
     virtual void unpack(const float* dw, float* input, float* hidden) const = 0;

@@ -32,8 +32,8 @@ struct Level : Geometry {
     long groups_in_part;
     std::unique_ptr<Convolution> convolution;
 
-    Level(const Call& call, long index, long hidden, long written)
-        : Geometry(call, index, hidden, written), call(call),
+    Level(const Call& call, long index, long hidden, long written, long steps = 1)
+        : Geometry(call, index, hidden, written, steps), call(call),
           groups_in_part(((call.batch + call.parts - 1) / call.parts + group - 1) / group) {
         if (Winograd::wins(*this, call.kernel))
             convolution = std::make_unique<Winograd>(*this);

@@ -65,6 +65,7 @@ struct LSTMBackwardRun {
     float *x, *x_coarse, *h, *before, *d_gates, *work, *dx, *dx_coarse, *dh, *dc, *mask;
     float *kept_h, *kept_c, *peephole, *d_peephole, *dw, *d_peephole_sum;
     bool to_weights;
+    long held = 0;  // samples of later steps that lie in x, x_coarse and d_gates already
 
     // `first_fine`: fine channels from there on get a gradient.
     LSTMBackwardRun(const LSTMBackward& p, const Level& level, long first_fine, float* dw,
@@ -97,8 +98,6 @@ struct LSTMBackwardRun {
 
     // All time steps of n sequences, the last first.
     void run(long first, long n, long group) {
-        if (n < level.group)  // nothing of the group before may remain behind the last sample
-            std::memset(d_gates, 0, fine.room(level.O) * sizeof(float));
         make_mask(fine, mask, n, nullptr);
         insert_all(fine, dh, fine.stride, p.grads_hidden[i] + first * sample, C, n);
         insert_all(fine, dc, fine.stride, p.grads_cell[i] + first * sample, C, n);
@@ -127,11 +126,16 @@ struct LSTMBackwardRun {
             cell = saved.at(group, t - 1, CELL), stride = saved.plane;
         else
             state_before(group, t, first, n, reset);
+        if (!held && n < level.steps * level.group)  // nothing may remain behind the last sample
+            std::memset(d_gates, 0, fine.room(level.O) * sizeof(float));
         for (long c = 0; c < C; c++) update(group, t, c, n, cell + c * stride);
-        level.gather(p.inputs, at, n, x, x_coarse);
+        level.gather(p.inputs, at, n, x + held * fine.sample,
+                     x_coarse + held * level.coarse.sample);
         hidden_before(group, t, first, n, reset);
-        level.convolution->backward(x, x_coarse, d_gates, work, to_weights ? dw : nullptr, dx,
-                                    dx_coarse, n);
+        bool full = held + 2 * n > level.steps * level.group || t == 0;
+        level.convolution->backward(x, x_coarse, d_gates, work, full && to_weights ? dw : nullptr,
+                                    dx, dx_coarse, n, held);
+        held = full ? 0 : held + n;
         level.scatter(p.inputs, p.d_inputs, at, n, dx, dx_coarse);
         if (active) {
             copy_samples(fine, kept_h, fine.stride, dh, fine.stride, C, n, active, false);
@@ -158,6 +162,7 @@ struct LSTMBackwardRun {
 
     // h before step t, among the inputs of the convolution.
     void hidden_before(long group, long t, long first, long n, const bool* reset) {
+        float* h = this->h + held * fine.sample;
         if (t == 0)
             insert_all(fine, h, fine.stride, p.hidden[i] + first * sample, C, n);
         else if (saved.kinds <= HIDDEN)
@@ -174,7 +179,8 @@ struct LSTMBackwardRun {
         GateGradients g;
         for (long k = 0; k < 5; k++) g.saved[k] = saved.at(group, t, k) + channel * saved.plane;
         for (long k = 0; k < 4; k++) {
-            g.d_gates[k] = d_gates + fine.front + (k * C + channel) * fine.stride;
+            g.d_gates[k] = d_gates + fine.front + (k * C + channel) * fine.stride +
+                           held * fine.sample;
             g.d_bias[k] = level.bias_part(dw) + k * C + channel;
         }
         for (long k = 0; k < 3; k++) {
@@ -199,6 +205,16 @@ struct LSTMBackwardRun {
     }
 };
 
+// The gradient of a weight is a sum over positions. Where a step has few of them, adding the sum to
+// what is there already costs more than the sum: several steps are then summed at once.
+inline Level lstm_backward_level(const Call& call, long i) {
+    const long enough = 32;  // vectors
+    Level level = lstm_level(call, i);
+    long steps = std::min(call.time, enough / level.fine.vectors(level.group));
+    if (steps < 2 || Winograd::wins(level, call.kernel)) return level;
+    return Level(call, i, level.Ch, level.O, steps);
+}
+
 inline void lstm_backward(const Call& call, const LSTMBackward& p) {
     expect_large_inputs(call, p.d_inputs);
     std::vector<Level> levels;
@@ -206,7 +222,7 @@ inline void lstm_backward(const Call& call, const LSTMBackward& p) {
     std::vector<std::vector<float>> dw, d_peephole;
     auto wanted = [&](int source) { return source >= 0 && p.d_inputs[source]; };
     for (long i = 0; i < call.outputs; i++) {
-        levels.push_back(lstm_level(call, i));
+        levels.push_back(lstm_backward_level(call, i));
         Level& level = levels.back();
         bool to_fine = wanted(level.same) || wanted(level.pool);
         first_fine.push_back(to_fine ? 0 : level.Cs + level.Cp);

@@ -228,7 +228,7 @@ MG_UNROLL
     }
 
     void backward(const float* x, const float* x_coarse, const float* dy, float* work, float* dw,
-                  float* dx, float* dx_coarse, long n) const override {
+                  float* dx, float* dx_coarse, long n, long) const override {
         float *v = work, *m = work + winograd::VALUES * in_step;
         const std::vector<float> none(C, 0.0f);
         if (dw) {
