@@ -12,7 +12,7 @@ from mgmem.errors import UsageError
 from mgmem.tasks import AssociativeRecall, SeedStream
 from mgmem.tasks.babi import Babi
 from mgmem.tasks.story_scores import NUMBERED
-from mgmem.training.feed import Share
+from mgmem.training.feed import Growth, Share
 from mgmem.training.stories import Stories
 
 pytestmark = pytest.mark.skipif(
@@ -99,16 +99,37 @@ def test_several_processes_share_what_one_would_read():
         assert abs(len(alone) - len(together)) <= 1 or alone[0] == together[0]
 
 
-def test_short_beginnings_come_first_if_wanted():
-    lesson = Stories(begin=20, grow=0.1, longest=100)
-    source = feed(lesson)
-    assert source.horizon == 20
-    longest = []
-    while source.state_dict()["pool"] < 9:
-        longest.append((source.state_dict()["pool"], source.next().inputs.shape[0]))
-    assert max(steps for pool, steps in longest if pool == 0) <= 20
-    assert max(steps for pool, steps in longest if pool == 8) > 90
+def lengths_of_a_pool(source, score):
+    """Steps of every batch of the pool that comes next, all answered equally well."""
+    pool, steps = source.state_dict()["pool"], []
+    while source.state_dict()["pool"] == pool:
+        steps.append(source.next().inputs.shape[0])
+        source.score(score)
+    return steps
+
+
+def test_short_beginnings_come_first_and_grow_with_each_pool_that_is_known():
+    source = feed(Stories(growth=Growth(20, factor=5.0, goal=0.6), longest=100))
+    for _ in range(4):
+        assert max(lengths_of_a_pool(source, 0.5)) <= 20
+    while source.horizon == 20:
+        assert max(lengths_of_a_pool(source, 1.0)) <= 20  # a pool keeps its length
     assert source.horizon is None
+    assert max(lengths_of_a_pool(source, 1.0)) > 90
+
+
+def test_a_feed_that_goes_on_in_the_middle_of_growing_gives_the_same_batches():
+    first = feed(Stories(growth=Growth(20, goal=0.6), longest=100))
+    for _ in range(30):
+        first.next()
+        first.score(1.0)
+    second = feed(Stories(growth=Growth(20, goal=0.6), longest=100))
+    second.load_state_dict(first.state_dict())
+    for _ in range(20):
+        assert torch.equal(first.next().inputs, second.next().inputs)
+        first.score(1.0)
+        second.score(1.0)
+    assert first.state_dict() == second.state_dict()
 
 
 def test_no_test_story_is_trained_on():
@@ -143,7 +164,5 @@ def test_what_can_not_be_is_refused():
         feed(task=AssociativeRecall(10))
     with pytest.raises(UsageError, match="batches of 16 to 8 stories"):
         feed(batch=8)
-    with pytest.raises(UsageError, match="stories begin with up to"):
-        Stories(begin=900)
     with pytest.raises(UsageError, match="words is 0"):
         Stories(words=0)

@@ -17,7 +17,7 @@ from mgmem.tasks.babi import Babi
 from mgmem.tasks.babi_data import TASKS, Ints
 from mgmem.tasks.base import Batch, Task
 from mgmem.tasks.seeds import SeedStream
-from mgmem.training.feed import Share
+from mgmem.training.feed import Growth, Horizon, Share
 
 _EPOCH = 10_000
 """Questions of a task that count as an epoch; bAbI's training files have so many each."""
@@ -37,10 +37,8 @@ class Stories:
     """How often a story is read, at most, while a task of many questions is read once."""
     longest: int = 800
     """Stories are cut after their last answer within so many words."""
-    begin: int = 0
-    """The same at the start; 0: no shorter than ever. Short beginnings are learned first."""
-    grow: float = 1.0
-    """Epochs over which stories grow from ``begin`` to ``longest``."""
+    growth: Growth | None = None
+    """Fewer words at first: who is where is soonest learned from two sentences."""
 
     def __post_init__(self) -> None:
         for name in ("words", "fewest", "pool", "longest"):
@@ -48,11 +46,6 @@ class Stories:
                 raise UsageError(f"{name} is {getattr(self, name)}: give at least 1")
         if not self.repeat > 0:
             raise UsageError(f"repeat is {self.repeat}: give a number above 0")
-        if not 0 <= self.begin <= self.longest or not self.grow > 0:
-            raise UsageError(
-                f"begin {self.begin}, grow {self.grow}: stories begin with up to "
-                f"longest = {self.longest} words, and take some epochs to grow"
-            )
 
     def feed(self, task: Task, stream: SeedStream, batch: int, share: Share) -> StoryFeed:
         """Batches of at most ``batch`` stories."""
@@ -74,16 +67,11 @@ class Stories:
         stories = task.stories("train")
         return float(np.bincount(stories.task, stories.questions).max()) / self.pool
 
-    def limit(self, pool: int) -> int:
-        """Longest story in pool number ``pool``."""
-        if not self.begin:
-            return self.longest
-        done = min(1.0, pool * self.pool / _EPOCH / self.grow)
-        return round(self.begin * (self.longest / self.begin) ** done)
-
 
 class StoryFeed:
-    """A pure function of its position: the pool, and how many of its batches were given."""
+    """A pure function of its position: the pool, how many of its batches were given, and how long
+    its stories are; that is decided when a pool begins.
+    """
 
     carries_state = False
 
@@ -94,7 +82,8 @@ class StoryFeed:
         self._stories = task.stories(stream.split)
         self._asked = np.bincount(self._stories.task, self._stories.questions, TASKS + 1)[1:]
         self._most, self._share = batch, share
-        self._pool, self._given = 0, 0
+        self._horizon = Horizon(lesson.growth, lesson.longest)
+        self._pool, self._given, self._limit = 0, 0, self._horizon.steps
         self._batches: list[Ints] | None = None
         self.steps = 0
         """Words of each of the batches' longest stories."""
@@ -102,20 +91,20 @@ class StoryFeed:
     def next(self) -> Batch:
         """The next batch of stories, whole."""
         if self._batches is None:
-            self._batches = self._cut_pool(self._pool)
+            self._batches = self._cut_pool()
         chosen = self._batches[self._given][self._share.rank :: self._share.world]
-        episodes = self._task.chosen(self._stream.split, chosen, self._lesson.limit(self._pool))
+        episodes = self._task.chosen(self._stream.split, chosen, self._limit)
         self._given += 1
         if self._given == len(self._batches):
             self._pool, self._given, self._batches = self._pool + 1, 0, None
+            self._limit = self._horizon.steps
         self.steps += episodes.length
         return episodes.batch(0, episodes.length)
 
     @property
     def horizon(self) -> int | None:
         """Words of the longest stories for now, while they grow."""
-        limit = self._lesson.limit(self._pool)
-        return limit if limit < self._lesson.longest else None
+        return self._horizon.growing
 
     @property
     def epochs(self) -> float:
@@ -123,22 +112,26 @@ class StoryFeed:
         return self._pool * self._lesson.pool / _EPOCH
 
     def score(self, value: float) -> None:
-        """Nothing depends on how well it goes."""
+        """Longer stories, from the next pool on, once these are known."""
+        self._horizon.hear(value)
 
     def state_dict(self) -> dict[str, Any]:
         """The position."""
-        return {"pool": self._pool, "given": self._given, "steps": self.steps}
+        position = {"pool": self._pool, "given": self._given, "limit": self._limit}
+        return {**position, "steps": self.steps, **self._horizon.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to a saved position."""
-        self._pool, self._given, self.steps = state["pool"], state["given"], state["steps"]
-        self._batches = None
+        self._pool, self._given, self._limit = state["pool"], state["given"], state["limit"]
+        self._horizon.load_state_dict(state)
+        self.steps, self._batches = state["steps"], None
 
-    def _cut_pool(self, pool: int) -> list[Ints]:
-        """Numbers of the stories of every batch of a pool."""
-        random, world = self._random(0, pool), self._share.world
+    def _cut_pool(self) -> list[Ints]:
+        """Numbers of the stories of every batch of the pool."""
+        pool, world = self._pool, self._share.world
+        random = self._random(0, pool)
         numbers = np.concatenate([self._draw(task, pool) for task in self._task.tasks])
-        lengths = self._stories.cut(self._lesson.limit(pool))
+        lengths = self._stories.cut(self._limit)
         numbers = random.permutation(numbers[lengths[numbers] > 0])
         numbers = numbers[: len(numbers) // world * world]
         order = numbers[np.argsort(lengths[numbers], kind="stable")]
