@@ -144,12 +144,12 @@ def test_no_test_story_is_trained_on():
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_weights(tmp_path):
     base = ["babi", "--task", "tasks=20", "--threads", "1", "--quiet"]
-    for setting in ("read.updates 3", "finish.updates 2", "read.validation.every 2"):
+    for setting in ("begin.updates 1", "read.updates 2", "finish.updates 2"):
         name, value = setting.split()
         base += [f"--{name}", value]
-    base += ["--read.validation.episodes", "4", "--finish.validation.episodes", "4"]
-    base += ["--read.lesson.pool", "40"]
-    base += ["--read.lesson.words", "100", "--finish.lesson.words", "100"]
+    for stage in ("begin", "read", "finish"):
+        base += [f"--{stage}.validation.episodes", "4", f"--{stage}.validation.every", "2"]
+        base += [f"--{stage}.lesson.words", "100", f"--{stage}.lesson.pool", "40"]
     for folder, stops in (("whole", ()), ("stopped", ("2", "4"))):
         for stop in stops:
             done = train(tmp_path / folder, "--max-updates", stop, base=base)
