@@ -22,6 +22,8 @@ from mgmem.tasks import SeedStream
 from mgmem.training.evaluation import TEST_SEED
 from mgmem.training.weights import save_weights
 
+pytestmark = pytest.mark.xdist_group("babi")
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "questions.md"
 needs_data = pytest.mark.skipif(
     not (Path(os.environ.get("MGMEM_DATA", "")) / "babi").is_dir(),

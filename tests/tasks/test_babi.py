@@ -4,6 +4,7 @@ import gzip
 import io
 import shutil
 import tarfile
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from mgmem.tasks.babi import LONGEST, Babi
 from mgmem.tasks.babi_data import NAMES, encode, load_stories
 from mgmem.tasks.babi_text import BLANK, VOCABULARY, check_known, parse_stories, split_words
 from mgmem.tasks.story_scores import NUMBERED
+
+pytestmark = pytest.mark.xdist_group("babi")  # read once, by one worker
 
 ARCHIVE = "tasks_1-20_v1-2.tar.gz"
 
@@ -113,13 +116,11 @@ def babi_folder(monkeypatch, data_folder):
 
 
 @pytest.fixture
-def nothing_loaded():
-    """Forget what earlier tests read, and let later ones forget what this one did."""
-    for cached in (babi_data._read_archive, babi_data._splits):
-        cached.cache_clear()
-    yield
-    for cached in (babi_data._read_archive, babi_data._splits):
-        cached.cache_clear()
+def nothing_loaded(monkeypatch):
+    """Nothing was read before, and what is read here is forgotten."""
+    for name in ("_read_archive", "_training", "_test"):
+        read = getattr(babi_data, name).__wrapped__
+        monkeypatch.setattr(babi_data, name, lru_cache(maxsize=1)(read))
 
 
 def told(stories, number):
@@ -215,19 +216,24 @@ def test_test_stories_are_not_in_the_training_files_but_where_tasks_have_few_dif
     assert set(repeated) <= {4}
 
 
+@lru_cache(maxsize=1)
+def packed(archive):
+    """The files of en-10k, as they are packed."""
+    with tarfile.open(archive) as old:
+        files = [member for member in old if member.isfile() and "en-10k" in member.name]
+        return [(member, old.extractfile(member).read()) for member in files]
+
+
 def rezipped(folder, change):
-    """The archive with some files changed: change(name, content) gives content or None."""
+    """An archive with some files changed: change(name, content) gives content or None."""
     buffer = io.BytesIO()
-    with (
-        tarfile.open(folder / ARCHIVE) as old,
-        tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as new,
-    ):
-        for member in old:
-            if member.isfile():
-                content = change(member.name, old.extractfile(member).read())
-                if content is not None:
-                    member.size = len(content)
-                    new.addfile(member, io.BytesIO(content))
+    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as new:
+        for member, content in packed(folder / ARCHIVE):
+            changed = change(member.name, content)
+            if changed is not None:
+                entry = tarfile.TarInfo(member.name)
+                entry.size = len(changed)
+                new.addfile(entry, io.BytesIO(changed))
     return buffer.getvalue()
 
 
@@ -261,8 +267,7 @@ def test_an_archive_packed_in_another_way_is_as_good(
     babi_folder, tmp_path, monkeypatch, nothing_loaded
 ):
     (tmp_path / "babi").mkdir()
-    packed = rezipped(babi_folder, lambda name, content: content if "en-10k" in name else None)
-    (tmp_path / "babi" / ARCHIVE).write_bytes(packed)
+    (tmp_path / "babi" / ARCHIVE).write_bytes(rezipped(babi_folder, lambda _, content: content))
     monkeypatch.setenv("MGMEM_DATA", str(tmp_path))
     assert len(load_stories("test")) == 6_267
 

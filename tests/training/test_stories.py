@@ -15,10 +15,13 @@ from mgmem.tasks.story_scores import NUMBERED
 from mgmem.training.feed import Growth, Share
 from mgmem.training.stories import Stories
 
-pytestmark = pytest.mark.skipif(
-    not (Path(os.environ.get("MGMEM_DATA", "")) / "babi").is_dir(),
-    reason="no bAbI: set MGMEM_DATA to a folder with babi/tasks_1-20_v1-2.tar.gz in it",
-)
+pytestmark = [
+    pytest.mark.xdist_group("babi"),
+    pytest.mark.skipif(
+        not (Path(os.environ.get("MGMEM_DATA", "")) / "babi").is_dir(),
+        reason="no bAbI: set MGMEM_DATA to a folder with babi/tasks_1-20_v1-2.tar.gz in it",
+    ),
+]
 TRAIN = SeedStream(0, "train")
 
 

@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -204,13 +205,26 @@ class Stories:
 
     def take(self, chosen: Iterable[int]) -> Stories:
         """Some of the stories, in the order given."""
-        parts, answers, tasks = [], [], []
-        for story in chosen:
-            words, own = self.of(story)
-            parts.append(words)
-            answers.append((self.places[own], self.answers[own], self.question[own]))
-            tasks.append(int(self.task[story]))
-        return _joined(parts, answers, tasks)
+        which = np.fromiter(chosen, np.int64)
+
+        def own(values: npt.NDArray[Any], first: Ints) -> npt.NDArray[Any]:
+            ends = zip(first[which].tolist(), first[which + 1].tolist(), strict=True)
+            return np.concatenate([values[start:end] for start, end in ends])
+
+        return Stories(
+            words=own(self.words, self.first),
+            first=_starts(self.lengths[which]),
+            task=self.task[which],
+            places=own(self.places, self.first_answer),
+            answers=own(self.answers, self.first_answer),
+            question=own(self.question, self.first_answer),
+            first_answer=_starts(np.diff(self.first_answer)[which]),
+        )
+
+
+def _starts(sizes: Ints | Sequence[int]) -> Ints:
+    """Where each of several parts begins among all, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
 
 @lru_cache(maxsize=4)
@@ -230,7 +244,7 @@ def load_stories(split: Split) -> Stories:
     for validation. Which ones depends on their words alone, so a story that a file repeats is
     always on one side.
     """
-    return _splits()[split]
+    return _test() if split == "test" else _training()[split]
 
 
 def task_three_is_whole() -> bool:
@@ -253,26 +267,36 @@ def encode(story: Sequence[Line]) -> tuple[list[int], list[int], list[int], list
     question: list[int] = []
     asked = 0
     for line in story:
-        words += [NUMBERS[word] for word in line.words]
-        for word in line.answer:
-            places.append(len(words))
-            answers.append(NUMBERS[word])
-            question.append(asked)
-            words.append(NUMBERS[BLANK])
-        asked += bool(line.answer)
+        words += _numbers(line.words)
+        if line.answer:
+            count = len(line.answer)
+            places += range(len(words), len(words) + count)
+            answers += _numbers(line.answer)
+            question += [asked] * count
+            words += [NUMBERS[BLANK]] * count
+            asked += 1
     return words, places, answers, question
 
 
+@lru_cache(maxsize=100_000)  # the stories of a task repeat their sentences
+def _numbers(words: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(NUMBERS[word] for word in words)
+
+
+# Apart, because reading the training files takes ten times as long as reading the others.
 @lru_cache(maxsize=1)
-def _splits() -> dict[Split, Stories]:
-    files = _read_archive()
-    training, test = (_encoded([pair[part] for pair in files]) for part in (0, 1))
-    held_out = np.array([_is_held_out(training.of(i)[0]) for i in range(len(training))])
+def _training() -> dict[Split, Stories]:
+    stories = _encoded([training for training, _ in _read_archive()])
+    held_out = np.array([_is_held_out(stories.of(i)[0]) for i in range(len(stories))])
     return {
-        "train": training.take(np.flatnonzero(~held_out).tolist()),
-        "valid": training.take(np.flatnonzero(held_out).tolist()),
-        "test": test,
+        "train": stories.take(np.flatnonzero(~held_out).tolist()),
+        "valid": stories.take(np.flatnonzero(held_out).tolist()),
     }
+
+
+@lru_cache(maxsize=1)
+def _test() -> Stories:
+    return _encoded([test for _, test in _read_archive()])
 
 
 def _is_held_out(words: npt.NDArray[np.uint8]) -> bool:
@@ -282,35 +306,29 @@ def _is_held_out(words: npt.NDArray[np.uint8]) -> bool:
 
 def _encoded(files: Sequence[bytes]) -> Stories:
     """All stories of one file for each task."""
-    parts, answers, tasks = [], [], []
+    words = bytearray()  # a word's number is below 256
+    tasks: list[int] = []
+    lengths: list[int] = []
+    counts: list[int] = []
+    columns: tuple[list[int], list[int], list[int]] = ([], [], [])
     for task, (content, (name, _, _)) in enumerate(zip(files, _FILES, strict=True), 1):
         for story in parse_stories(content.decode(), f"qa{task}_{name}"):
-            words, *rest = encode(story)
-            parts.append(np.array(words, np.uint8))
-            answers.append(tuple(np.array(column) for column in rest))
+            told, *rest = encode(story)
+            words += bytes(told)
             tasks.append(task)
-    return _joined(parts, answers, tasks)
-
-
-def _joined(
-    parts: Sequence[npt.NDArray[np.uint8]],
-    answers: Sequence[Sequence[npt.NDArray[np.integer]]],
-    tasks: Sequence[int],
-) -> Stories:
-    def starts(sizes: Iterable[int]) -> Ints:
-        return np.cumsum([0, *sizes])
-
-    places, words, question = (
-        np.concatenate([columns[i] for columns in answers]) for i in range(3)
-    )
+            lengths.append(len(told))
+            counts.append(len(rest[0]))
+            for column, part in zip(columns, rest, strict=True):
+                column += part
+    places, answers, question = (np.array(column) for column in columns)
     return Stories(
-        words=np.concatenate(parts),
-        first=starts(len(part) for part in parts),
+        words=np.frombuffer(words, np.uint8),
+        first=_starts(lengths),
         task=np.array(tasks),
-        places=places.astype(np.int64),
-        answers=words.astype(np.uint8),
-        question=question.astype(np.int64),
-        first_answer=starts(len(columns[0]) for columns in answers),
+        places=places,
+        answers=answers.astype(np.uint8),
+        question=question,
+        first_answer=_starts(counts),
     )
 
 

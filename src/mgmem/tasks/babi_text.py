@@ -65,20 +65,22 @@ def parse_stories(text: str, source: str) -> list[list[Line]]:
     source: what the text is called in errors.
     """
     stories: list[list[Line]] = []
+    expected = "1"
     for number, line in enumerate(text.splitlines(), 1):
-        where = f"{source}, line {number}"
         count, _, rest = line.partition(" ")
-        expected = len(stories[-1]) + 1 if stories else 1
-        if not count.isdigit() or int(count) not in (1, expected):
+        if count == "1":
+            story: list[Line] = []
+            stories.append(story)
+        elif count != expected:
             raise UsageError(
-                f"{where} begins with {count!r}: lines of a story are numbered 1, 2, 3, ..."
+                f"{source}, line {number} begins with {count!r}: "
+                "lines of a story are numbered 1, 2, 3, ..."
             )
-        if int(count) == 1:
-            stories.append([])
         try:
-            stories[-1].append(_parse_line(rest))
+            story.append(_parse_line(rest))
         except UsageError as error:
-            raise UsageError(f"{where}: {error}") from None
+            raise UsageError(f"{source}, line {number}: {error}") from None
+        expected = str(len(story) + 1)
     if not stories:
         raise UsageError(f"{source} is empty: it should hold stories, a numbered sentence a line")
     for number, story in enumerate(stories, 1):
