@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from mgmem.cli import main
+from mgmem.cli import demo, main, show
 from mgmem.experiments import find
 from mgmem.experiments import records as rec
+from mgmem.report import map_probe, map_view
 from mgmem.training.weights import save_weights
 
 
@@ -27,6 +29,15 @@ def mapping9(tmp_path):
     return weights_of("mapping-9", tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def _quick_views(monkeypatch):
+    """Views chosen on few episodes: what is drawn matters here, not how much it tells."""
+    few = partial(map_view.choose_view, episodes=6)
+    for module in (map_view, show):
+        monkeypatch.setattr(module, "choose_view", few)
+    monkeypatch.setattr(demo, "_FRAMES", 4)
+
+
 def written(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -36,7 +47,10 @@ def refused(capsys, *arguments):
     return capsys.readouterr().err
 
 
-def test_show_writes_pictures_and_an_animation_and_says_where(mapping9, tmp_path, capsys):
+def test_show_writes_pictures_and_an_animation_and_says_where(
+    mapping9, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(show, "_MOST_FRAMES", 7)
     out = tmp_path / "figures"
     arguments = ["--episode", "2", "--format", "gif", "--out", str(out)]
     assert main(["show", str(mapping9), *arguments]) == 0
@@ -53,7 +67,7 @@ def test_show_writes_pictures_and_an_animation_and_says_where(mapping9, tmp_path
             image.load()
             assert np.asarray(image.convert("L")).std() > 20
     with Image.open(out / "mapping-9-episode2.gif") as gif:
-        assert gif.n_frames == 49
+        assert gif.n_frames == 7
 
 
 @pytest.mark.parametrize(("program", "kind"), [(None, "gif"), ("ffmpeg", "mp4")])
@@ -62,12 +76,16 @@ def test_show_writes_a_film_where_it_can(mapping9, tmp_path, monkeypatch, progra
 
     made = []
     monkeypatch.setattr(animation, "ffmpeg", lambda: program)
-    monkeypatch.setattr(animation, "animate", lambda history, path: made.append(path) or path)
-    assert main(["show", str(mapping9), "--mean", "--out", str(tmp_path / "figures")]) == 0
-    assert [path.suffix for path in made] == [f".{kind}"]
+    monkeypatch.setattr(animation, "animate", lambda *given: made.append(given) or given[1])
+    out = str(tmp_path / "figures")
+    assert main(["show", str(mapping9), "--mean", "--steps", "20", "--out", out]) == 0
+    ((history, path),) = made
+    assert path.suffix == f".{kind}"
+    assert [moment.step for moment in history.moments] == list(range(49))
 
 
-def test_evaluate_measures_the_map(mapping9, tmp_path, capsys):
+def test_evaluate_measures_the_map(mapping9, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(map_probe, "_MOMENTS", 1)
     assert main(["evaluate", str(mapping9), "--map", "--episodes", "2", "--quiet"]) == 0
     said = capsys.readouterr().out
     for view in ("its place alone", "h, mean", "linear probe, 3x3", "the reader, asked for every"):
@@ -83,14 +101,14 @@ def test_show_takes_a_run_folder_and_chosen_steps(mapping9, tmp_path):
     run.mkdir()
     mapping9.rename(run / "best.safetensors")
     out = tmp_path / "figures"
-    more = ["--steps", "1", "20", "--no-animation", "--out", str(out)]
+    more = ["--steps", "1", "20", "--mean", "--no-animation", "--out", str(out)]
     assert main(["show", str(run), *more]) == 0
     assert written(out) == ["mapping-9-episode0-steps.png", "mapping-9-episode0.png"]
 
 
 def test_show_draws_the_matrix_of_a_dnc(tmp_path):
     path, out = weights_of("mapping-15-dnc", tmp_path), tmp_path / "figures"
-    arguments = ["--steps", "10", "60", "--no-animation", "--out", str(out)]
+    arguments = ["--steps", "60", "--no-animation", "--out", str(out)]
     assert main(["show", str(path), *arguments]) == 0
     assert "mapping-15-dnc-episode0-memory.png" in written(out)
 
