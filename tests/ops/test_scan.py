@@ -92,8 +92,9 @@ def _results(
     return named, pulls
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize(
+    ("masks", "dtype"), [*((masks, torch.float64) for masks in MASKS), ("both", torch.float32)]
+)
 @pytest.mark.parametrize("peephole", ["none", "channel", "cell"])
 @pytest.mark.parametrize("kernel", [1, 3, 5])
 @pytest.mark.parametrize(("below", "layer", "base"), MESHES)

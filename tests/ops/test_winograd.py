@@ -8,19 +8,19 @@ import sys
 import pytest
 import torch
 from test_native import (
+    THREADS,
     Maker,
+    Pulled,
     assert_equal_with_gradients,
     channels_read,
     flat,
     lstm_case,
     needs_kernels,
-    threads,
+    use_threads,
 )
 
 from mgmem.ops import native, pieces, reference, scan
 from mgmem.ops.native import library
-
-__all__ = ["threads"]
 
 # Sides around the smallest that is cut into tiles, one that is no multiple of four between, rows of
 # more tiles than lanes, tall and wide grids; levels 0 to 2.
@@ -34,7 +34,9 @@ REACHES = [((0, 2), (1, 2)), ((1, 1), (2, 2)), ((2, 2), (1, 2))]
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("reach", REACHES)
 def test_conv_layers_equal_the_reference_around_every_switch(
-    base: tuple[int, int], reach: tuple[tuple[int, int], tuple[int, int]], threads: int
+    base: tuple[int, int],
+    reach: tuple[tuple[int, int], tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source, target = reach
     for below, channels, samples in CHANNELS:
@@ -44,16 +46,18 @@ def test_conv_layers_equal_the_reference_around_every_switch(
         biases = make.biases(channels, len(weights))
         # Without ReLU: whether a sum near zero is above it is a matter of rounding.
         arguments = (inputs, weights, biases, target[0], False)
-        for layer in (native.conv_layer, scan.conv_layer):
-            expected = reference.conv_layer(*arguments).grids
-            assert_equal_with_gradients(layer(*arguments).grids, expected, make.leaves)
+        pulled = Pulled(reference.conv_layer(*arguments).grids, make.leaves)
+        pulled.assert_equal(scan.conv_layer(*arguments).grids)
+        for threads in THREADS:
+            use_threads(monkeypatch, threads)
+            pulled.assert_equal(native.conv_layer(*arguments).grids)
 
 
 @needs_kernels
 @pytest.mark.parametrize("flags", ["", "reset", "active", "reset active"])
 @pytest.mark.parametrize("base", [(3, 3), (4, 5)])
 def test_lstm_layers_equal_the_reference_in_tiles(
-    base: tuple[int, int], flags: str, threads: int
+    base: tuple[int, int], flags: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for source, target, below, channels, batch in [
         ((1, 3), (2, 3), 8, 8, 3),
@@ -64,9 +68,10 @@ def test_lstm_layers_equal_the_reference_in_tiles(
         coin = torch.Generator().manual_seed(1)
         reset = torch.rand(4, batch, generator=coin) < 0.3 if "reset" in flags else None
         active = torch.rand(4, batch, generator=coin) < 0.6 if "active" in flags else None
-        got = native.lstm_layer(*arguments, reset, active)
-        expected = reference.lstm_layer(*arguments, reset, active)
-        assert_equal_with_gradients(flat(got), flat(expected), make.leaves)
+        pulled = Pulled(flat(reference.lstm_layer(*arguments, reset, active)), make.leaves)
+        for threads in THREADS:
+            use_threads(monkeypatch, threads)
+            pulled.assert_equal(flat(native.lstm_layer(*arguments, reset, active)))
 
 
 @needs_kernels
