@@ -15,11 +15,11 @@ NAMES = list(EXPERIMENTS)
 every = pytest.mark.parametrize("name", NAMES)
 
 
-def pieces(task, batch=2, steps=4):
+def pieces(task, batch=2, steps=3):
     """Random inputs and queries in the task's shapes; no data needed."""
     inputs = torch.rand(steps, batch, *task.shapes.input)
     asked = 2
-    times = torch.full((asked,), steps - 1) if task.reads == "after" else torch.tensor([1, 3])
+    times = torch.full((asked,), steps - 1) if task.reads == "after" else torch.tensor([1, 2])
     queries = tuple(torch.rand(asked, batch, *shape) for shape in task.shapes.queries)
     return inputs, {"queries": queries, "times": times}
 
@@ -41,80 +41,81 @@ def test_counts_round_to_the_papers(name):
     assert round(model.cells / 1e3, 2) == experiment.row.memory
 
 
-@every
-def test_answers_have_the_tasks_shape_and_gradients_reach_every_parameter(name):
-    task, model = find(name).build()
-    inputs, asked = pieces(task)
-    answers, _ = model(inputs, **asked)
-    assert [tuple(a.shape[2:]) for a in answers] == [tuple(s) for s in task.shapes.answers]
-    assert all(a.shape[:2] == (2, 2) for a in answers)
-    sum(answer.square().sum() for answer in answers).backward()
-    for parameter, tensor in model.named_parameters():
+class Run:
+    """An experiment's model, asked once about random inputs: what came out, and what it left."""
+
+    def __init__(self, name):
+        torch.manual_seed(0)
+        self.task, self.model = find(name).build()
+        self.model.eval()
+        self.inputs, self.asked = pieces(self.task)
+        self.answers, self.state = self.model(self.inputs, **self.asked)
+
+
+# One experiment after another, each on one worker, so that each is run once for all that follows.
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES],
+)
+def run(request):
+    return Run(request.param)
+
+
+def test_answers_have_the_tasks_shape_and_gradients_reach_every_parameter(run):
+    shapes = [tuple(shape) for shape in run.task.shapes.answers]
+    assert [tuple(answer.shape[2:]) for answer in run.answers] == shapes
+    assert all(answer.shape[:2] == (2, 2) for answer in run.answers)
+    sum(answer.square().sum() for answer in run.answers).backward()
+    for parameter, tensor in run.model.named_parameters():
         assert tensor.grad is not None, parameter
         assert torch.isfinite(tensor.grad).all(), parameter
 
 
-@every
-def test_steps_in_two_calls_are_one_call(name):
-    task, model = find(name).build()
-    model.eval()
-    inputs, asked = pieces(task)
-    with torch.no_grad():
-        whole, end = model(inputs, **asked)
-        if task.reads != "after":
-            first = {"queries": tuple(q[:1] for q in asked["queries"]), "times": asked["times"][:1]}
-            rest = {
-                "queries": tuple(q[1:] for q in asked["queries"]),
-                "times": asked["times"][1:] - 2,
-            }
-            one, state = model(inputs[:2], **first)
-            two, state = model(inputs[2:], state, **rest)
-            parts = tuple(torch.cat(pair) for pair in zip(one, two, strict=True))
+@torch.no_grad()
+def test_steps_in_two_calls_are_one_call(run):
+    task, model, inputs, asked = run.task, run.model, run.inputs, run.asked
+    if task.reads != "after":
+        first = {"queries": tuple(q[:1] for q in asked["queries"]), "times": asked["times"][:1]}
+        rest = {
+            "queries": tuple(q[1:] for q in asked["queries"]),
+            "times": asked["times"][1:] - 2,
+        }
+        one, state = model(inputs[:2], **first)
+        two, state = model(inputs[2:], state, **rest)
+        parts = tuple(torch.cat(pair) for pair in zip(one, two, strict=True))
+    else:
+        if isinstance(model, EncoderDecoder):
+            _, state = model.encoder(model._fitted(inputs[:2]))
         else:
-            if isinstance(model, EncoderDecoder):
-                _, state = model.encoder(model._fitted(inputs[:2]))
-            else:
-                _, state = model(inputs[:2], **asked_nothing(task))
-            later = {**asked, "times": asked["times"] - 2}
-            parts, state = model(inputs[2:], state, **later)
-    for expected, given in zip(whole, parts, strict=True):
+            _, state = model(inputs[:2], **asked_nothing(task))
+        parts, state = model(inputs[2:], state, **{**asked, "times": asked["times"] - 2})
+    for expected, given in zip(run.answers, parts, strict=True):
         torch.testing.assert_close(given, expected, rtol=1e-4, atol=1e-4)
-    for key, tensor in end.tensors().items():
+    for key, tensor in run.state.tensors().items():
         torch.testing.assert_close(state.tensors()[key], tensor, rtol=1e-4, atol=1e-4)
 
 
-@every
-def test_the_state_survives_as_named_tensors(name):
-    task, model = find(name).build()
-    inputs, asked = pieces(task)
-    with torch.no_grad():
-        _, state = model(inputs, **asked)
-    again = model.state_from_tensors({n: t.clone() for n, t in state.detach().tensors().items()})
-    assert again.tensors().keys() == state.tensors().keys()
-    for key, tensor in state.tensors().items():
+def test_the_state_survives_as_named_tensors(run):
+    tensors = {name: tensor.clone() for name, tensor in run.state.detach().tensors().items()}
+    again = run.model.state_from_tensors(tensors)
+    assert again.tensors().keys() == run.state.tensors().keys()
+    for key, tensor in run.state.tensors().items():
         assert torch.equal(again.tensors()[key], tensor)
 
 
-@every
-def test_a_reset_is_a_fresh_start(name):
-    task, model = find(name).build()
-    model.eval()
-    inputs, asked = pieces(task)
-    reset = torch.zeros(4, 2, dtype=torch.bool)
+@torch.no_grad()
+def test_a_reset_is_a_fresh_start(run):
+    task, model, inputs, asked = run.task, run.model, run.inputs, run.asked
+    reset = torch.zeros(len(inputs), 2, dtype=torch.bool)
     reset[2] = True
     if task.reads != "after":
         asked = {
             "queries": tuple(q[1:] for q in asked["queries"]),
             "times": asked["times"][1:],
         }
-    with torch.no_grad():
-        _, used = (
-            model(torch.rand_like(inputs), **asked_nothing(task))
-            if not isinstance(model, EncoderDecoder)
-            else (None, None)
-        )
-        one, _ = model(inputs, used, **asked, reset=reset)
-        two, _ = model(inputs[2:], **{**asked, "times": asked["times"] - 2})
+    used = None if isinstance(model, EncoderDecoder) else run.state.detach()
+    one, _ = model(inputs, used, **asked, reset=reset)
+    two, _ = model(inputs[2:], **{**asked, "times": asked["times"] - 2})
     for expected, given in zip(two, one, strict=True):
         torch.testing.assert_close(given, expected, rtol=1e-4, atol=1e-4)
 
