@@ -31,19 +31,10 @@ def test_a_run_killed_at_random_moments_ends_in_bit_identical_weights(tmp_path):
         run.send_signal(signal.SIGKILL)
         run.wait()
         killed += 1
+    # What was killed leaves no lock: this one may write.
     last = train(tmp_path / "killed", *often)
     assert last.returncode == 0, last.stderr
     assert_identical(final(tmp_path / "whole"), final(tmp_path / "killed"))
-
-
-def test_stopping_on_sigterm_saves_and_ends_cleanly(tmp_path):
-    run = subprocess.Popen(command(tmp_path, *updates(100_000), "--checkpoint-seconds", "0.05"))
-    while not list(tmp_path.glob("checkpoint-*")):
-        assert run.poll() is None
-        time.sleep(0.02)
-    run.terminate()
-    assert run.wait(timeout=60) == 0
-    assert final(tmp_path)["stage"]["update"] > 0
 
 
 def test_a_run_does_not_go_on_with_other_settings(tmp_path):
@@ -72,7 +63,13 @@ def test_a_damaged_newest_checkpoint_is_passed_over_aloud(tmp_path):
     assert "at update 3" in said
 
 
-def test_a_folder_has_one_writer_and_a_killed_one_leaves_no_lock(tmp_path):
+def updates_of(folder):
+    """Updates done so far, in all stages."""
+    content = final(folder)
+    return content["progress"]["updates"] + content["stage"]["update"]
+
+
+def test_a_folder_has_one_writer_which_saves_and_ends_cleanly_on_sigterm(tmp_path):
     first = subprocess.Popen(command(tmp_path, *updates(100_000), "--checkpoint-seconds", "0.05"))
     while not list(tmp_path.glob("checkpoint-*")):
         assert first.poll() is None
@@ -80,6 +77,10 @@ def test_a_folder_has_one_writer_and_a_killed_one_leaves_no_lock(tmp_path):
     second = train(tmp_path, *updates(100_000))
     assert second.returncode == 2
     assert f"another training (process {first.pid})" in second.stderr
-    first.kill()
-    first.wait()
-    assert train(tmp_path, *updates(100_000), "--max-updates", "1").returncode == 0
+    first.terminate()
+    assert first.wait(timeout=60) == 0
+    done = updates_of(tmp_path)
+    assert done > 0
+    more = ("--max-updates", str(done + 1))
+    assert train(tmp_path, *updates(100_000), *more).returncode == 0
+    assert updates_of(tmp_path) == done + 1
