@@ -242,12 +242,11 @@ def test_a_link_restores_the_same_walk(visit, chromium, site):
         assert now(other, "now.steps") == 9
 
 
-@pytest.mark.parametrize(
-    "rest", ["#maze=x", "#maze=1&walk=%3Cscript%3E", "#walk=r9", "#maze=1&walk=r99999"]
-)
-def test_a_broken_link_starts_a_walk_of_its_own(visit, rest):
-    page = visit.open(rest)
-    until(page, "mgmem.now.steps > 1")
+def test_a_broken_link_starts_a_walk_of_its_own(visit):
+    for rest in ("#maze=x", "#maze=1&walk=%3Cscript%3E", "#walk=r9", "#maze=1&walk=r99999"):
+        visit.page.goto("about:blank")  # a link is read when the page is opened
+        page = visit.open(rest)
+        until(page, "mgmem.now.steps > 1")
 
 
 def test_the_map_is_read_out_of_the_memory(visit):

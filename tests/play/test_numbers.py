@@ -115,7 +115,7 @@ def close(folder, task, model, asked, episode=0):
 def test_the_shipped_memory_computes_the_same_numbers_over_a_whole_walk(tmp_path, episode):
     task, model = build("mapping-15-small", shipped=True)
     assert task.episode_length == 169
-    close(tmp_path, task, model, list(range(169)), episode)
+    close(tmp_path, task, model, list(range(0, 169, 12)), episode)  # the last is 168
 
 
 @pytest.mark.parametrize(
