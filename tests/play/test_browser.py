@@ -43,6 +43,27 @@ def click_cell(page, canvas, row, column, cells):
     settled(page)
 
 
+@pytest.fixture(scope="module")
+def tab(launch, site):
+    """A page that is opened once, for tests that need no fresh one."""
+    with Visit(launch(), site, viewport={"width": 1280, "height": 900}) as made:
+        made.open_still()
+        yield made
+
+
+@pytest.fixture
+def walked(tab):
+    """Gives the page with a walk begun anew: what was asked and erased before is gone."""
+
+    def begin(walk, maze=7):
+        tab.page.evaluate("(given) => mgmem.begin(...given)", [maze, walk])
+        settled(tab.page)
+        return tab.page
+
+    yield begin
+    assert tab.complaints == []
+
+
 def test_it_walks_by_itself_at_once_and_answers(visit):
     page = visit.open()
     until(page, "mgmem.now.steps > 4")
@@ -81,8 +102,8 @@ def test_dragging_walks_and_a_click_on_the_unknown_leads_there(visit):
     until(page, "String(mgmem.now.agent) === '12,11'")
 
 
-def test_the_page_in_the_browser_computes_the_numbers_of_pytorch(visit):
-    page = visit.open_still(WHOLE, maze=123)
+def test_the_page_in_the_browser_computes_the_numbers_of_pytorch(walked):
+    page = walked(WHOLE, maze=123)
     seen = page.evaluate(
         """async () => {
           const { moments } = mgmem.walk;
@@ -121,8 +142,8 @@ def test_the_page_in_the_browser_computes_the_numbers_of_pytorch(visit):
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_a_click_asks_and_the_places_are_right(visit):
-    page = visit.open_still(SPIRAL)
+def test_a_click_asks_and_the_places_are_right(walked):
+    page = walked(SPIRAL)
     click_cell(page, "#world", 6, 6, 15)
     answer = page.evaluate(
         "(({ hits, wanted, said }) => [hits, wanted, said])(mgmem.question.answer)"
@@ -136,8 +157,8 @@ def test_a_click_asks_and_the_places_are_right(visit):
     assert page.inner_text("#score-precision") == "100 %"
 
 
-def test_a_painted_patch_that_is_nowhere_is_not_found(visit):
-    page = visit.open_still(SPIRAL)
+def test_a_painted_patch_that_is_nowhere_is_not_found(walked):
+    page = walked(SPIRAL)
     for button in page.locator("#patch button").all():
         if button.get_attribute("aria-pressed") == "false":
             button.click()
@@ -185,8 +206,8 @@ def recall(page):
     )
 
 
-def test_an_emptied_memory_finds_next_to_nothing(visit):
-    page = visit.open_still(SPIRAL)
+def test_an_emptied_memory_finds_next_to_nothing(walked):
+    page = walked(SPIRAL)
     assert recall(page) > 0.97
     until(page, "mgmem.belief.fresh === 1")
     page.evaluate("mgmem.erase([[12, 12]], 25)")
