@@ -19,6 +19,7 @@ from safetensors.torch import save as serialize
 from mgmem import MemoryState, MultigridMemory, UsageError
 from mgmem.cli import main
 from mgmem.experiments import find
+from mgmem.experiments.multigrid import reader_writer
 from mgmem.experiments.trained import load
 from mgmem.files import tensors_digest
 from mgmem.training import checkpoint, weights
@@ -128,7 +129,8 @@ def runs(tmp_path: Path) -> Iterator[Any]:
     with Reporter(tmp_path, "mapping-9", 8, quiet=True) as reporter:
 
         def make(muon: bool) -> Trainer:
-            task, model = find("mapping-9").build()
+            task, _ = find("mapping-9").build()
+            model = reader_writer("0-1:2 0-2:2", "0-2:2 2:1", input=4)(task)
             stage = Stage(
                 "one", Walks(chunk=3, groups=2, growth=Growth(3)), Muon() if muon else AdamW(),
                 updates=6, batch=2, average=0.9, validation=Validation(2, 2), hands_on="best",

@@ -364,6 +364,7 @@ def test_transforms_map_over_states(memory: MultigridMemory) -> None:
 def test_torch_export_of_a_memory(
     memory: MultigridMemory, x: Tensor, with_state: bool, tmp_path: Path
 ) -> None:
+    x = x[:2]  # a program has all steps one after another
     arguments = (x, memory.initial_state(3)) if with_state else (x,)
     program = torch.export.export(memory, arguments, strict=False)
     h, state = program.module()(*arguments)
