@@ -191,6 +191,19 @@ def test_lstm_layers_equal_the_reference(
 
 
 @needs_kernels
+@pytest.mark.parametrize(("time", "batch"), [(33, 1), (70, 3), (45, 17)])
+def test_long_sequences_on_small_grids_equal_the_reference(time: int, batch: int) -> None:
+    """Their weights' gradients are summed over some steps at once, and the last sum has fewer."""
+    make, *arguments = lstm_case((1,), 3, (0, 2), (0, 3), 3, 4, batch, "none", time)
+    coin = torch.Generator().manual_seed(1)
+    reset = torch.rand(time, batch, generator=coin) < 0.05
+    active = torch.rand(time, batch, generator=coin) < 0.9
+    got = native.lstm_layer(*arguments, reset, active)
+    expected = reference.lstm_layer(*arguments, reset, active)
+    assert_equal_with_gradients(flat(got), flat(expected), make.leaves)
+
+
+@needs_kernels
 def test_without_gradients_the_same_numbers_come_out() -> None:
     _, *arguments = lstm_case((3, 3), 3, (0, 1), (0, 2), 4, 4, 3, "channel")
     with torch.no_grad():
