@@ -127,8 +127,7 @@ _SEQUENCE = Stage(
     average=0.999,
     validation=Validation(250, 500),
 )
-# What is asked for last is what came first: with all but the oldest three of ten items always right,
-# the rest is a matter of many small updates.
+# All but the oldest three of ten items are soon right; those take many small updates.
 FAST_SEQUENCE = Recipe(
     (
         replace(

@@ -132,7 +132,7 @@ struct LSTMBackwardRun {
         level.gather(p.inputs, at, n, x + held * fine.sample,
                      x_coarse + held * level.coarse.sample);
         hidden_before(group, t, first, n, reset);
-        bool full = held + 2 * n > level.steps * level.group || t == 0;
+        bool full = level.steps == 1 || held + 2 * n > level.steps * level.group || t == 0;
         level.convolution->backward(x, x_coarse, d_gates, work, full && to_weights ? dw : nullptr,
                                     dx, dx_coarse, n, held);
         held = full ? 0 : held + n;
