@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from making import read_image
@@ -10,6 +11,7 @@ from making import read_image
 from mgmem.cli import main
 from mgmem.errors import UsageError
 from mgmem.experiments import carry, find
+from mgmem.experiments.records import shipped_checksum
 from mgmem.report.carry import carry_table, draw_carry
 
 
@@ -44,6 +46,25 @@ def test_table_and_figure_say_what_was_measured(carried, tmp_path):
     assert read_image(tmp_path / "carry.png").std() > 5
     (line,) = draw_carry(carried).axes[0].lines
     assert line.get_xdata().tolist() == [500, 1000, 1500, 5000]
+
+
+def test_what_is_told_was_measured_on_the_weights_that_are_shipped():
+    for one in carry.read():
+        assert one.weights == shipped_checksum(one.experiment)
+
+
+def test_one_memory_is_measured_anew_and_others_are_kept(carried, tmp_path, monkeypatch, capsys):
+    others = [replace(one, experiment="mapping-15-small") for one in carried]
+    carry.write([*others, *(replace(one, value=0.5) for one in carried)], tmp_path)
+    monkeypatch.setattr(carry, "carry", lambda name, episodes, told: carried)
+    page = tmp_path / "page.md"
+    page.write_text("<!-- results:start -->\n<!-- results:end -->\n")
+    words = ["report", "carry", "--measure", "--results", str(tmp_path), "--out", str(tmp_path)]
+    words += ["--page", str(page), "--names"]
+    assert main([*words, "mapping-9"]) == 0
+    assert carry.read(tmp_path) == [*carried, *others]
+    assert main([*words, "sort-20"]) == 2
+    assert "no shipped memory sort-20" in capsys.readouterr().err
 
 
 def test_what_was_not_measured_or_is_damaged_says_what_to_do(tmp_path):

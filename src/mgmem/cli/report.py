@@ -78,7 +78,9 @@ class CarryOptions:
     """Say and draw how far mapping memories carry: other motions, longer walks."""
 
     measure: bool = False
-    """First score all shipped memories anew, into results/carry.json; takes minutes."""
+    """First score shipped memories anew, into results/carry.json; takes minutes."""
+    names: tuple[str, ...] = ()
+    """Which of them; what was measured of others is kept. Default: all."""
     episodes: int = 500
     """Fresh test mazes for each; fewer for walks of more than 500 steps, as many steps in all."""
     page: Path = Path("docs/mapping.md")
@@ -171,9 +173,14 @@ def _carry(options: CarryOptions) -> None:
     if options.measure:
         if options.episodes < 2:
             raise UsageError(f"--episodes {options.episodes}: an interval needs at least 2")
-        found: list[carry.Carried] = []
-        for name in carry.shipped_memories():
+        shipped = carry.shipped_memories()
+        if unknown := sorted(set(options.names) - set(shipped)):
+            raise UsageError(f"no shipped memory {unknown[0]}; there are {', '.join(shipped)}")
+        found: list[carry.Carried] = carry.read(options.results) if options.names else []
+        for name in options.names or shipped:
+            found = [one for one in found if one.experiment != name]
             found += carry.carry(name, options.episodes, _tell)
+        found.sort(key=lambda one: shipped.index(one.experiment))
         print(f"written to {carry.write(found, options.results)}")
     carried = carry.read(options.results)
     _renew(options.page, carry_table(carried), False, "carry")
