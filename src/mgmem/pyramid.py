@@ -59,7 +59,7 @@ class Pyramid:
             return NotImplemented
         return self.levels == other.levels and all(map(_equal, self.grids, other.grids))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # what is equal by its numbers has no fixed hash
 
     def __repr__(self) -> str:
         shapes = ", ".join(

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from mgmem.nn import EncoderDecoder, MultigridMemory, ReadWrite
+from mgmem.nn import EncoderDecoder, MultigridCNN, MultigridMemory, ReadWrite
 from mgmem.nn.words import WordMemory
 from mgmem.spec import conv_costs, memory_costs
 
@@ -66,11 +66,8 @@ def _memory_work(memory: MultigridMemory) -> int:
 
 
 def _conv_work(network: nn.Module) -> int:
+    assert isinstance(network, MultigridCNN)
     costs = conv_costs(
-        network.spec,  # type: ignore[arg-type]
-        network.input,  # type: ignore[arg-type]
-        network.base,  # type: ignore[arg-type]
-        kernel=network.kernel,  # type: ignore[arg-type]
-        sees=network.sees,  # type: ignore[arg-type]
+        network.spec, network.input, network.base, kernel=network.kernel, sees=network.sees
     )
     return sum(cost.multiply_adds for cost in costs)

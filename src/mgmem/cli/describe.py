@@ -49,12 +49,14 @@ def run(arguments: Sequence[str]) -> None:
         raise UsageError(f"--base {options.base}: give one side or two, each 1 to {_LARGEST}")
     mesh, layer = MeshSpec.parse(options.what), as_layer(options.input)
     mesh.check_input(layer)
-    common = {"kernel": options.kernel, "norm": options.norm}
-    costs = memory_costs(mesh, layer, options.base, peephole=options.peephole, **common)  # type: ignore[arg-type]
+    kernel, norm = options.kernel, options.norm
+    costs = memory_costs(
+        mesh, layer, options.base, kernel=kernel, norm=norm, peephole=options.peephole
+    )
     print(cost_table(costs, f"memory on input {layer}"))
     if options.tail is not None:
         reader = mesh + MeshSpec.parse(options.tail)
-        more = conv_costs(reader, layer, options.base, sees=mesh, **common)  # type: ignore[arg-type]
+        more = conv_costs(reader, layer, options.base, kernel=kernel, norm=norm, sees=mesh)
         print(cost_table(more, "\nreader"))
         total = sum(cost.parameters for cost in costs + more)
         print(f"\nmemory and reader: {total:,} parameters, {sum(c.cells for c in costs):,} cells")

@@ -14,7 +14,7 @@ from mgmem.errors import UsageError
 from mgmem.experiments.trained import load
 from mgmem.export import export_onnx, export_step
 from mgmem.files import write_atomically
-from mgmem.nn import ReadWrite
+from mgmem.nn import MultigridReader, ReadWrite
 
 _LARGEST_BATCH = 10_000
 
@@ -48,12 +48,13 @@ def run(arguments: Sequence[str]) -> None:
             "exported"
         )
     reader = model.readers[0] if options.reader else None
+    assert reader is None or isinstance(reader, MultigridReader)
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         if options.out.suffix == ".onnx":
-            export_onnx(model.memory, options.out, options.batch, reader=reader)  # type: ignore[arg-type]
+            export_onnx(model.memory, options.out, options.batch, reader=reader)
         else:
-            program = export_step(model.memory, options.batch, reader=reader)  # type: ignore[arg-type]
+            program = export_step(model.memory, options.batch, reader=reader)
             content = io.BytesIO()
             torch.export.save(program, content)
             write_atomically(options.out, content.getvalue())

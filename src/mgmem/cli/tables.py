@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 
@@ -12,8 +12,8 @@ def new_table(*columns: str, left: tuple[str, ...] = ()) -> Table:
     """A plain table; columns are right-aligned but the first and those in ``left``."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for index, column in enumerate(columns):
-        justify = "left" if index == 0 or column in left else "right"
-        table.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        justify: JustifyMethod = "left" if index == 0 or column in left else "right"
+        table.add_column(column, justify=justify, no_wrap=True)
     return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -195,7 +196,7 @@ class MultigridMemory(nn.Module):
             h, state = checkpoint(
                 self._run_with,
                 ops.chosen_backend(),
-                inputs.map(lambda grid, part=part: grid[part]),  # type: ignore[misc]
+                inputs.map(itemgetter(part)),
                 state,
                 None if reset is None else reset[part],
                 None if active is None else active[part],

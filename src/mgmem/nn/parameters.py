@@ -46,9 +46,10 @@ def _plain(parameters: nn.ParameterList) -> list[Tensor] | None:
         return None
     held = parameters._parameters
     try:
-        return [held[name] for name in _names(parameters._size)]  # type: ignore[misc]
+        found = [held[name] for name in _names(parameters._size)]
     except KeyError:
         return None
+    return [parameter for parameter in found if parameter is not None]
 
 
 @lru_cache(maxsize=64)

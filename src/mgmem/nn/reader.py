@@ -55,7 +55,7 @@ class MultigridReader(MultigridCNN):
         )
         self.batch_first = batch_first
 
-    def forward(  # type: ignore[override]
+    def forward(  # type: ignore[override]  # it needs a memory to read
         self,
         query: Input | PackedSequence,
         h: Sequence[Pyramid],

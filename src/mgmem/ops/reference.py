@@ -16,6 +16,7 @@ with h', c' the state of the same layer and level one step before. Gates are sta
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import torch
@@ -80,7 +81,7 @@ def lstm_layer(
     Returns:
         outputs (time, batch, channels, *space), and h and c after the last step.
     """
-    steps = [inputs.map(lambda grid, t=t: grid[t]) for t in range(inputs.grids[0].shape[0])]  # type: ignore[misc]
+    steps = [inputs.map(itemgetter(t)) for t in range(inputs.grids[0].shape[0])]
     results = []
     for index, level in enumerate(hidden.levels):
         gates = [

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mgmem.errors import UsageError
+from mgmem.nn.read_write import ReadWrite
 from mgmem.report.moments import Moments, beliefs, can_ask_everything, collect, region, walkable
 from mgmem.tasks.mapping import Mapping
 from mgmem.tasks.seeds import SeedStream
@@ -166,8 +167,8 @@ def measure_map(
     for reach, name in ((0, "linear probe, the cell alone"), (1, "linear probe, 3x3 around")):
         said = fit_probe(known, task, reach).read(fresh, task)[:, 1]
         rows.append(judge.row(name, judge.of(said)))
-    if believe and can_ask_everything(task):
-        said, _ = beliefs(model, task, fresh)  # type: ignore[arg-type]
+    if believe and isinstance(model, ReadWrite) and can_ask_everything(task):
+        said, _ = beliefs(model, task, fresh)
         rows.append(judge.row("the reader, asked for every patch", judge.of(said)))
     return MapMeasure(episodes, len(judge.wall), tuple(rows), best)
 

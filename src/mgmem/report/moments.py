@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -174,7 +175,7 @@ def beliefs(
     patches = _all_patches(task.queries[0]) if patches is None else patches
     asked = _queries(model, patches)
     maps = [
-        _votes(model, asked, patches, [layer.map(lambda g, n=n: g[n]) for layer in moments.outputs])  # type: ignore[misc]
+        _votes(model, asked, patches, [layer.map(itemgetter(n)) for layer in moments.outputs])
         for n in range(len(moments))
     ]
     wall, total = (torch.stack(part)[:, inside, inside] for part in zip(*maps, strict=True))
@@ -214,16 +215,17 @@ def _votes(
     wall, total = torch.zeros(size * size, 1), torch.zeros(1, 1)
     for first in range(0, count, _QUERIES_AT_ONCE):
         part = slice(first, first + _QUERIES_AT_ONCE)
-        query = asked[part] if isinstance(asked, Tensor) else asked.map(lambda g, p=part: g[p])  # type: ignore[misc]
-        number = len(patches[part])
-        memory = [
-            layer.map(lambda g, n=number: g.expand(n, *g.shape).contiguous())  # type: ignore[misc]
-            for layer in outputs
-        ]
+        query = asked[part] if isinstance(asked, Tensor) else asked.map(itemgetter(part))
+        memory = [_repeated(layer, len(patches[part])) for layer in outputs]
         said = model.readers[0](query, memory)[:, 0].float().sigmoid().cpu()
         grid = said.shape[-1]
         wall = wall + patches[part].flatten(1).T @ said.flatten(1)
         total = total + said.flatten(1).sum(0, keepdim=True)
-    spread = {"output_size": (grid, grid), "kernel_size": size, "padding": size // 2}
     votes = torch.stack([wall, total.expand_as(wall)])
-    return tuple(F.fold(votes, **spread)[:, 0].unbind(0))  # type: ignore[arg-type, return-value]
+    wall, total = F.fold(votes, (grid, grid), size, padding=size // 2)[:, 0].unbind(0)
+    return wall, total
+
+
+def _repeated(layer: Pyramid, count: int) -> Pyramid:
+    """Grids of one moment as a batch of ``count`` equal ones."""
+    return layer.map(lambda grid: grid.expand(count, *grid.shape).contiguous())

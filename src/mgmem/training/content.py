@@ -23,8 +23,13 @@ from mgmem.training.weights import check_finite, check_fits
 if TYPE_CHECKING:
     from mgmem.training.stage import StageRun
 
-_short = reprlib.Repr()
-_short.repr_Tensor = lambda tensor, level: "a tensor"  # type: ignore[attr-defined]
+
+class _Short(reprlib.Repr):
+    def repr_Tensor(self, tensor: Tensor, level: int) -> str:  # by this name it is looked up
+        return "a tensor"
+
+
+_short = _Short()
 _MOST = 2**62
 _DEEPEST = 10
 

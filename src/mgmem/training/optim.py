@@ -37,7 +37,7 @@ class ReferenceRMSprop(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "decay": decay, "epsilon": epsilon})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]  # no closure
         """Take one step with the gradients at hand."""
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
@@ -84,7 +84,7 @@ class OrthogonalMomentum(torch.optim.Optimizer):
         super().__init__(groups, defaults)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]  # no closure
         """Take one step with the gradients at hand."""
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
@@ -102,7 +102,7 @@ class OrthogonalMomentum(torch.optim.Optimizer):
             if "mean" not in self.state[p]:
                 self.state[p]["mean"] = torch.zeros_like(p)
         means = [self.state[p]["mean"] for p in params]
-        grads: list[Tensor] = [p.grad for p in params]  # type: ignore[misc]
+        grads = [p.grad for p in params if p.grad is not None]
         torch._foreach_lerp_(means, grads, 1 - group["momentum"])
         ahead = torch.stack(torch._foreach_lerp(grads, means, group["momentum"]))
         rows = params[0].shape[0] // group["matrices"]

@@ -86,7 +86,8 @@ def empty(shape: Sequence[int]) -> Tensor:
     lease = _lease_type(count).from_address(block.data_ptr())
     lease.block = block
     storage = torch.frombuffer(lease, dtype=torch.float32).untyped_storage()
-    return torch.empty(0, dtype=torch.float32).set_(storage, 0, tuple(shape))  # type: ignore[call-overload]
+    fresh = torch.empty(0, dtype=torch.float32)
+    return fresh.set_(storage, 0, tuple(shape))  # type: ignore[call-overload]  # missing there
 
 
 @lru_cache(maxsize=256)
