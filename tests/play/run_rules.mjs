@@ -7,6 +7,7 @@ const load = (name) => import(pathToFileURL(`${given.page}/js/${name}.js`));
 const { MOVES, Seen, commonPatches, growMaze, makeMaze, patchAt, placesOf, spiral } =
   await load("world");
 const { Walk, readEvents } = await load("walk");
+const { Trail } = await load("trail");
 const { around, drawn, motions, motionsOf, wallsStop } = await load("motion");
 
 const results = {};
@@ -82,6 +83,24 @@ if (given.solid) {
       first, again, path, coverage, way: way.length, agent: walk.now.agent, walls: [...walk.now.walls],
     });
   }
+}
+if (given.trails) {
+  // A state is told by how many steps led to it and the sum of what was seen on the way.
+  results.trails = given.trails.map((jumps) => {
+    let [computed, wrong, count] = [0, 0, 0];
+    const step = ([steps, sum], sight) => [steps + 1, sum + sight, computed++];
+    const trail = new Trail({ emptyState: () => [0, 0], step });
+    const at = (share) => Math.round(share * trail.sights.length);
+    for (const [kind, share, more] of jumps) {
+      if (kind === "follow") trail.follow(at(share), Array.from({ length: more }, () => ++count));
+      else {
+        const [steps, sum] = trail.after(at(share));
+        const walked = trail.sights.slice(0, at(share)).reduce((a, b) => a + b, 0);
+        wrong += steps !== at(share) || sum !== walked;
+      }
+    }
+    return { wrong, computed, kept: trail.kept.size };
+  });
 }
 if (given.lots) results.drawn = given.lots.map(([chances, lot]) => drawn(chances, lot));
 if (given.headers) results.headers = given.headers.map((header) => [wallsStop(header), ...motionsOf(header)]);

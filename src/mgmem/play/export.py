@@ -32,7 +32,7 @@ _PROBE_MOMENTS = 6
 
 
 @dataclass
-class _Numbers:
+class Numbers:
     """Tensors one after another as little-endian bytes, and where each lies."""
 
     parts: list[bytes] = field(default_factory=list)
@@ -40,6 +40,7 @@ class _Numbers:
     size: int = 0
 
     def add(self, name: str, tensor: Tensor, kind: Literal["f2", "f4"] = "f2") -> None:
+        """Append a tensor; "f2" in half precision, "f4" in full."""
         values = tensor.detach().cpu().float().numpy()
         with np.errstate(over="ignore"):
             stored = values.astype(f"<{kind}")
@@ -77,7 +78,7 @@ def export_memory(
     memory, reader, read_write = _playable(model, task)
     assert isinstance(task, Mapping)
     probe, channels = _probe(model, task, probe_episodes)
-    numbers = _Numbers()
+    numbers = Numbers()
     for layer, module in enumerate(memory.layers):
         assert isinstance(module, MultigridConvLSTM)
         for index, level in enumerate(module.layer.levels):
@@ -99,7 +100,7 @@ def export_memory(
             "parameters": sum(p.numel() for p in model.parameters()),
             "cells": memory.cells,
         },
-        "task": _task(task, learned or task),
+        "task": task_header(task, learned or task),
         "memory": {**network(memory), "fit": read_write.fit},
         "reader": {
             **network(reader),
@@ -158,7 +159,7 @@ def _probe(model: nn.Module, task: Mapping, episodes: int) -> tuple[LinearProbe,
     return fit_probe(moments, task), best_channels(moments, task)
 
 
-def _task(task: Mapping, learned: Mapping) -> dict[str, Any]:
+def task_header(task: Mapping, learned: Mapping) -> dict[str, Any]:
     """The walks of the page; motion and steps are those that the memory learned from."""
     scale = 2 / task.grid if task.location_scale is None else task.location_scale
     raw = task.location == "raw"
