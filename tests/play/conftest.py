@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from playing import Visit
 from mgmem.play.serve import Server, open_server
 from mgmem.play.site import shipped_site
 
+_NPM = shutil.which("npm")
 _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 _FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -64,3 +66,20 @@ def visit(chromium: Any, site: Server) -> Iterator[Visit]:
         yield made
     assert made.complaints == []
     assert [url for url in made.requests if not url.startswith(site.address)] == []
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The text of axe-core, where npm can fetch it."""
+    if _NPM is None:
+        pytest.skip("needs npm to fetch axe-core, and it is not installed")
+    folder = tmp_path_factory.mktemp("axe")
+    command = [_NPM, "install", "--no-audit", "--no-fund", "--silent", "axe-core@4"]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=90, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip("npm did not fetch axe-core within 90 s")
+    script = folder / "node_modules" / "axe-core" / "axe.min.js"
+    if done.returncode or not script.is_file():
+        pytest.skip("npm could not fetch axe-core")
+    return script.read_text()

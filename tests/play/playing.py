@@ -16,6 +16,8 @@ from mgmem.play.serve import Server
 PAGE = Path(mgmem.play.__file__).parent / "page"
 NODE = shutil.which("node")
 
+SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 360, "height": 740}}
+
 needs_node = pytest.mark.skipif(NODE is None, reason="needs node, which is not installed")
 
 
@@ -32,6 +34,11 @@ def until(page: Any, condition: str, seconds: float = 60) -> None:
     while not page.evaluate(condition):
         assert time.monotonic() < end, f"still not so: {condition}"
         page.wait_for_timeout(30)
+
+
+def drawn(page: Any) -> None:
+    """What a new size or scheme brings has been laid out and painted."""
+    page.evaluate("() => new Promise((d) => requestAnimationFrame(() => requestAnimationFrame(d)))")
 
 
 class Visit:

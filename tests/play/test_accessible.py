@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from itertools import product
 
 import pytest
-from playing import Visit, until
+from playing import SIZES, Visit, drawn, until
 
 pytestmark = pytest.mark.xdist_group("browser")
-
-NPM = shutil.which("npm")
-SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 360, "height": 740}}
-
-
-def drawn(page):
-    """What a new size or scheme brings has been laid out and painted."""
-    page.evaluate("() => new Promise((d) => requestAnimationFrame(() => requestAnimationFrame(d)))")
-
-
-@pytest.fixture(scope="session")
-def axe(tmp_path_factory):
-    """The text of axe-core, where npm can fetch it."""
-    if NPM is None:
-        pytest.skip("needs npm to fetch axe-core, and it is not installed")
-    folder = tmp_path_factory.mktemp("axe")
-    command = [NPM, "install", "--no-audit", "--no-fund", "--silent", "axe-core@4"]
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=90, check=False)
-    except subprocess.TimeoutExpired:
-        pytest.skip("npm did not fetch axe-core within 90 s")
-    script = folder / "node_modules" / "axe-core" / "axe.min.js"
-    if done.returncode or not script.is_file():
-        pytest.skip("npm could not fetch axe-core")
-    return script.read_text()
 
 
 def test_axe_finds_no_serious_fault(visit, axe):

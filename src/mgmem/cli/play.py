@@ -33,6 +33,9 @@ class Play:
     weights) or a file."""
     memory: str | None = None
     """The frozen memory that an explorer was trained with; default: the exploration's."""
+    beside: str | None = None
+    """A DNC to ask beside the memory, as a switch on the page: a mapping experiment's name, such as
+    mapping-15-dnc, a run folder or a file. It has to have learned the same worlds."""
     out: Path | None = None
     """Write the page into this folder, for any static host, instead of serving it."""
     port: int = 8420
@@ -45,6 +48,10 @@ def run(arguments: Sequence[str]) -> None:
     """Parse, and write or serve the page."""
     options = tyro.cli(Play, prog="mgmem play", args=list(arguments))
     site = _site(options)
+    if options.beside is not None:
+        from mgmem.play.beside import add_beside
+
+        site = add_beside(site, options.beside, _memory(options))
     if options.out is not None:
         write_site(site, options.out)
         size = sum(map(len, site.values()))
@@ -87,6 +94,11 @@ def _site(options: Play) -> dict[str, bytes]:
         print(_READING.format(options.what), flush=True)
         site |= export_memory(trained.model, trained.task, about)
     return site
+
+
+def _memory(options: Play) -> str | None:
+    """The memory that is played, by its name or place; None: the one of an exploration."""
+    return options.memory if _is_explorer(options.what) else options.what
 
 
 def _is_explorer(what: str) -> bool:

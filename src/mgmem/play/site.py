@@ -10,6 +10,8 @@ from pathlib import Path
 from mgmem.errors import UsageError
 
 PAGE = Path(__file__).parent / "page"
+OPTIONAL = {"beside.json", "beside.bin"}
+"""Files that only some pages have (beside.py)."""
 
 
 def shipped_site() -> dict[str, bytes]:
@@ -38,5 +40,7 @@ def write_site(site: Mapping[str, bytes], folder: Path) -> None:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+        for name in OPTIONAL - site.keys():
+            (folder / name).unlink(missing_ok=True)  # of a page written there before
     except OSError as error:
         raise UsageError(f"{folder} can not be written ({error.strerror}): give another") from None

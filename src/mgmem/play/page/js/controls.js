@@ -17,6 +17,7 @@ export function connect(app) {
   connectMemory(app);
   connectKnown(app);
   connectTheme(app);
+  connectBeside(app);
   new ResizeObserver(() => app.redraw()).observe(byId("world"));
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && app.now) app.changed();
@@ -285,6 +286,17 @@ function connectKnown(app) {
   const canvas = byId("known");
   canvas.addEventListener("pointermove", (event) => setCursor(app, cellUnder(event, canvas, app.task.world)));
   canvas.addEventListener("pointerleave", () => setCursor(app, null));
+}
+
+// The switch is there if a DNC is part of the page.
+function connectBeside(app) {
+  const { beside } = app.engine.header;
+  if (!beside) return;
+  byId("beside-switch").hidden = false;
+  byId("beside-on").addEventListener("change", (event) => {
+    app.touched = true;
+    app.setBeside(event.target.checked);
+  });
 }
 
 // As the system has it, until somebody says otherwise; kept for the next visit where it may be.

@@ -3,9 +3,9 @@
 import { erased } from "./erase.js";
 import { Memory } from "./memory.js";
 
-class Helper {
-  constructor() {
-    this.worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+export class Helper {
+  constructor(script = "./worker.js") {
+    this.worker = new Worker(new URL(script, import.meta.url), { type: "module" });
     this.waiting = new Map();
     this.count = 0;
     this.worker.addEventListener("message", ({ data }) => {

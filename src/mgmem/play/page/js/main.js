@@ -35,6 +35,8 @@ export class App {
     this.cursor = null;
     this.brush = null;
     this.keys = 0;
+    this.beside = null; // the DNC, while it is switched on
+    this.wantsBeside = false;
     this.jobs = Promise.resolve();
     this.question = new Question(this.task, (...request) => engine.ask(...request));
     this.world = new WorldPanel(byId("world"), this.task);
@@ -95,12 +97,39 @@ export class App {
     this.asking = true;
     do {
       this.askAgain = false;
-      await this.question.put(this.now).catch((error) => this.words.sayTrouble(error));
+      await this.askBoth().catch((error) => this.words.sayTrouble(error));
     } while (this.askAgain);
     this.asking = false;
-    this.onAnswer?.();
+    this.redraw();
+  }
+
+  async askBoth() {
+    const aloud = this.announce;
+    await this.question.put(this.now);
     this.words.sayAnswer();
     this.redraw();
+    await this.beside?.put(this.question, aloud);
+  }
+
+  // The DNC beside the memory: loaded when it is first wanted, and idle while it is not.
+  async setBeside(wanted) {
+    this.wantsBeside = wanted;
+    this.beside = null;
+    this.words.sayBeside();
+    this.saveAddress();
+    if (!wanted) return;
+    try {
+      this.loading ??= import("./beside.js").then(({ Beside }) => Beside.load(document.baseURI, this));
+      const loaded = await this.loading;
+      if (!this.wantsBeside) return; // switched off meanwhile
+      this.beside = loaded;
+      await this.askNow();
+    } catch (error) {
+      this.loading = null; // another try may do
+      this.wantsBeside = false;
+      this.words.sayBeside();
+      this.words.sayTrouble(error);
+    }
   }
 
   async readProbe() {
@@ -293,7 +322,7 @@ export class App {
 
   address() {
     const text = this.walk.toText();
-    return `#maze=${this.walk.seed}${text ? `&walk=${text}` : ""}`;
+    return `#maze=${this.walk.seed}${text ? `&walk=${text}` : ""}${this.wantsBeside ? "&beside=on" : ""}`;
   }
 
   redraw() {
@@ -308,8 +337,10 @@ export class App {
     const { layer, level, which, channel } = this.look;
     const grid = this.memory.grid(now.state, layer, level, which);
     const { answer, place } = this.question;
+    const scene = { moment: now, path: this.walk.path(), pinned: place, cursor };
     const moving = [
-      this.world.draw({ moment: now, path: this.walk.path(), answer, pinned: place, cursor }),
+      this.world.draw({ ...scene, answer }),
+      this.beside?.view.draw(scene),
       this.memoryPanel.draw({ grid, channel, brush: this.brush, cursor }),
       this.map && this.known.draw({ map: this.map, moment: now, cursor }),
     ];
@@ -326,7 +357,7 @@ export function readAddress(hash) {
   const seed = fields.get("maze") ?? "";
   const text = fields.get("walk") ?? "";
   if (!/^\d{1,10}$/.test(seed) || readEvents(text) === null) return null;
-  return { seed: Number(seed) % 2 ** 31, text };
+  return { seed: Number(seed) % 2 ** 31, text, beside: fields.get("beside") === "on" };
 }
 
 async function main() {
@@ -339,6 +370,7 @@ async function main() {
     const given = readAddress(location.hash);
     await app.begin(given?.seed ?? Math.floor(Math.random() * 2 ** 31), given?.text);
     document.body.classList.add("awake");
+    if (given?.beside && engine.header.beside) app.setBeside(true);
     const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (!given?.text && !still) app.play();
   } catch (error) {

@@ -15,7 +15,8 @@ export class Question {
     this.place = null; // the cell that it was taken from
     this.answer = null;
     this.score = { asked: 0, hits: 0, said: 0, wanted: 0 };
-    this.counted = new Set();
+    this.log = []; // every question that counts: {sight, patch, places, hits, said, wanted}
+    this.counted = new Map(); // the same by name
   }
 
   // The patch in question at a moment.
@@ -32,40 +33,50 @@ export class Question {
       return false;
     }
     const logits = await this.ask(moment.state, moment.key, patch);
-    this.answer = this.judged(patch, logits, moment);
-    this.count(this.answer, `${moment.key} ${patch.join("")}`);
+    const answer = this.judged(patch, logits, moment);
+    answer.entry = this.count(answer, `${moment.key} ${patch.join("")}`);
+    this.answer = answer;
     return true;
   }
 
   judged(patch, logits, moment) {
-    const { world, query } = this.task;
-    const places = placesOf(patch, query, moment.walls, moment.seen);
-    const chances = new Float32Array(world * world);
-    const shown = new Set();
-    for (let cell = 0; cell < world * world; cell++) {
-      const place = onGrid(this.task, cell);
-      if (place < 0) continue;
-      chances[cell] = 1 / (1 + Math.exp(-logits[place]));
-      shown.add(place);
-    }
-    let [hits, said, wanted] = [0, 0, 0];
-    chances.forEach((chance, cell) => {
-      said += chance >= 0.5;
-      wanted += places[cell];
-      hits += chance >= 0.5 && places[cell] === 1;
-    });
-    // Beyond the maze there is nothing to find: whatever is marked there is wrong.
-    const beyond = logits.filter((logit, place) => logit >= 0 && !shown.has(place)).length;
-    return { patch, places, chances, hits, wanted, said: said + beyond, beyond, moment };
+    const places = placesOf(patch, this.task.query, moment.walls, moment.seen);
+    return { patch, places, moment, ...marks(this.task, logits, places) };
   }
 
   // The same question at the same moment counts once.
-  count({ hits, said, wanted }, name) {
-    if (this.counted.has(name)) return;
-    this.counted.add(name);
-    this.score.asked += 1;
-    this.score.hits += hits;
-    this.score.said += said;
-    this.score.wanted += wanted;
+  count({ patch, places, moment, hits, said, wanted }, name) {
+    if (!this.counted.has(name)) {
+      const entry = { sight: moment.sight, patch, places, hits, said, wanted };
+      this.counted.set(name, entry);
+      this.log.push(entry);
+      this.score.asked += 1;
+      this.score.hits += hits;
+      this.score.said += said;
+      this.score.wanted += wanted;
+    }
+    return this.counted.get(name);
   }
+}
+
+// What an answer marks, as chances over the maze, and how much of it is right.
+export function marks(task, logits, places) {
+  const { world } = task;
+  const chances = new Float32Array(world * world);
+  const shown = new Set();
+  for (let cell = 0; cell < world * world; cell++) {
+    const place = onGrid(task, cell);
+    if (place < 0) continue;
+    chances[cell] = 1 / (1 + Math.exp(-logits[place]));
+    shown.add(place);
+  }
+  let [hits, said, wanted] = [0, 0, 0];
+  chances.forEach((chance, cell) => {
+    said += chance >= 0.5;
+    wanted += places[cell];
+    hits += chance >= 0.5 && places[cell] === 1;
+  });
+  // Beyond the maze there is nothing to find: whatever is marked there is wrong.
+  const beyond = logits.filter((logit, place) => logit >= 0 && !shown.has(place)).length;
+  return { chances, hits, wanted, said: said + beyond, beyond };
 }

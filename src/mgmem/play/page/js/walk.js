@@ -57,6 +57,8 @@ export class Walk {
     const state = await this.engine.step(before.state, patch, location);
     this.add({
       event, agent, patch, state,
+      // What was seen where, and what before that: all that a network without grids is told.
+      sight: { walls: patch, location, number: before.steps, before: before.sight ?? null },
       walls: before.walls,
       seen: before.seen.after(agent, fov),
       steps: before.steps + 1,

@@ -1,12 +1,12 @@
 // Everything the page says in words and numbers.
 
 const byId = (id) => document.getElementById(id);
-const percent = (share) => `${(100 * share).toFixed(1).replace("100.0", "100")} %`;
+export const percent = (share) => `${(100 * share).toFixed(1).replace("100.0", "100")} %`;
 const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
 const WAYS = ["up", "down", "left", "right"]; // as a policy's chances
 
-function put(id, text) {
+export function put(id, text) {
   const element = byId(id);
   if (element.textContent !== text) element.textContent = text;
 }
@@ -73,6 +73,16 @@ export class Words {
     byId("play").setAttribute("aria-label", this.app.playing ? "Pause" : "Play");
   }
 
+  // The switch of the DNC, and whether its part of the page is there.
+  sayBeside() {
+    const { wantsBeside, beside, engine } = this.app;
+    byId("beside-on").checked = wantsBeside;
+    byId("beside").hidden = !wantsBeside;
+    if (wantsBeside && !beside) {
+      put("beside-verdict", `loading ${(engine.header.beside.bytes / 1e6).toFixed(1)} MB, and walking the same way …`);
+    }
+  }
+
   // The patch in question, on the buttons that change it.
   sayPatch() {
     const { question, now, task } = this.app;
@@ -95,7 +105,7 @@ export class Words {
     // Spoken only when somebody asked, not at every step of a walk.
     verdict.setAttribute("aria-live", this.app.announce ? "polite" : "off");
     this.app.announce = false;
-    verdict.replaceChildren(...(answer ? verdictOf(answer, question, now) : ["not asked yet"]));
+    verdict.replaceChildren(...(answer ? verdictOf(answer, now) : ["not asked yet"]));
     put("score-asked", score.asked.toLocaleString("en"));
     put("score-precision", score.said ? percent(score.hits / score.said) : "–");
     put("score-recall", score.wanted ? percent(score.hits / score.wanted) : "–");
@@ -197,7 +207,7 @@ function bold(text, kind) {
   return element;
 }
 
-function verdictOf(answer, question, now) {
+export function verdictOf(answer, now) {
   const { hits, wanted, said, beyond } = answer;
   const wrong = said - hits;
   const found = wanted === 0 ? "It has not seen this." : `Seen in ${plural(wanted, "place")}.`;

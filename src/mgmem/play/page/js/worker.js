@@ -1,11 +1,12 @@
 // The memory at work, away from what draws: a request with a state in, a result out.
 
 import { Model } from "./model.js";
+import { serve } from "./serve.js";
 
 let model;
 let read = { key: null, outputs: null }; // the outputs of the state that was asked last
 
-const answers = {
+serve({
   load({ header, buffer }) {
     model = new Model(header, buffer);
     return true;
@@ -24,12 +25,4 @@ const answers = {
   decode({ state }) {
     return model.decode(state);
   },
-};
-
-self.addEventListener("message", ({ data: { id, kind, request } }) => {
-  try {
-    self.postMessage({ id, result: answers[kind](request) });
-  } catch (error) {
-    self.postMessage({ id, error: String(error) });
-  }
 });
