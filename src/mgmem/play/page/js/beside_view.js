@@ -78,8 +78,8 @@ function aboutOf({ about, memory, task, dnc }) {
         `updates in ${hours(memory.trained)}.`);
     }
     if (paper > trained.f) {
-      parts.push(`The paper has ${paper.toFixed(2)} for its DNC: this is what so short a training gives, not ` +
-        "the best a DNC can do.");
+      parts.push(`The paper has ${paper.toFixed(2)} for its DNC: what you see is these weights, not the best ` +
+        "that a DNC can do.");
     }
   } else parts.push("How good it is on fresh mazes was not recorded.");
   return parts.join(" ");
