@@ -23,6 +23,11 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("mgmem")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What one worker has to do by itself comes first: begun last, all would wait for it."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> Iterator[None]:
     """Every test starts from the same random numbers, whichever tests ran before it."""
