@@ -163,6 +163,15 @@ def test_evaluate_tells_close_from_distant_priorities(capsys):
     assert "not for recall" in capsys.readouterr().err
 
 
+def test_evaluate_tells_what_came_first_from_what_came_last(capsys):
+    assert main(["evaluate", "recall-10", "--episodes", "200", "--quiet", "--by", "place"]) == 0
+    printed = capsys.readouterr().out
+    assert "item named" in printed
+    assert [line.split()[0] for line in printed.splitlines()[-9:]] == list("123456789")
+    assert main(["evaluate", "sort-20", "--by", "place"]) == 2
+    assert "not for sort; there is gap" in capsys.readouterr().err
+
+
 def test_evaluate_gives_the_same_figures_every_time(run_folder, capsys):
     arguments = ["evaluate", str(run_folder / "best.safetensors"), "--episodes", "6", "--quiet"]
     main(arguments)

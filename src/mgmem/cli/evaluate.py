@@ -22,16 +22,19 @@ from mgmem.experiments import records as records_
 from mgmem.experiments.scored import Scored
 from mgmem.experiments.trained import Trained, load
 from mgmem.tasks.base import Batch, Estimate, FiniteTask, Task
-from mgmem.tasks.gap_scores import GapScore
+from mgmem.tasks.gap_scores import GapRow, GapScore
 from mgmem.tasks.map_parts import AgeParts, DistanceParts, Parts, PatchParts
 from mgmem.tasks.mapping import Mapping
+from mgmem.tasks.place_scores import PlaceRow, PlaceScore
+from mgmem.tasks.recall import AssociativeRecall
 from mgmem.tasks.seeds import SeedStream
 from mgmem.tasks.sort import PrioritySort
 from mgmem.training.device import Amp, DeviceName, pick_device
 from mgmem.training.evaluation import TEST_SEED, evaluate
 
 _EPISODES = 5000
-By = Literal["patch", "age", "distance", "gap"]
+By = Literal["patch", "age", "distance", "gap", "place"]
+Apart = Parts | GapScore | PlaceScore
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ class Evaluate:
     """Another task than they were trained on, such as motion=random path_length=1000."""
     by: By | None = None
     """Also print the score in parts: mapping's by patch (common and rare), by age of the memory or
-    by distance from the start, sorting's by gap to the nearest priority."""
+    by distance from the start, sorting's by gap to the nearest priority, recall's by place of the
+    item that is named."""
     map: bool = False
     """Also measure whether the map is in the memory, on at most 50 of the episodes (mapping)."""
     results: Path | None = None
@@ -90,7 +94,7 @@ def run(arguments: Sequence[str]) -> None:
     if options.map:
         print_map(trained.model, trained.task, episodes)
     results = options.results or records_.results_folder()
-    parts = {by: s.rows() for by, s in apart.items() if not isinstance(s, GapScore)}
+    parts = {by: s.rows() for by, s in apart.items() if not isinstance(s, GapScore | PlaceScore)}
     scored = Scored(trained, metrics, episodes, options.half, parts)
     if options.record:
         print(f"recorded in {scored.record(run_folder).write(results)}")
@@ -117,7 +121,7 @@ def score(
     trained: Trained,
     episodes: int,
     quiet: bool,
-    apart: Sequence[Parts | GapScore] = (),
+    apart: Sequence[Apart] = (),
     amp: Amp = "none",
 ) -> dict[str, Estimate]:
     """Metrics on the first ``episodes`` test episodes; each of ``apart`` sees all answers."""
@@ -140,9 +144,9 @@ def score(
         ).result()
 
 
-def _scores_apart(options: Evaluate, task: Task) -> dict[str, Parts | GapScore]:
+def _scores_apart(options: Evaluate, task: Task) -> dict[str, Apart]:
     """What is scored in parts: all that a record holds, else only what is asked for."""
-    known: dict[str, Parts | GapScore] = {}
+    known: dict[str, Apart] = {}
     if isinstance(task, Mapping):
         reach = task.world // 2 - 1
         known = {
@@ -152,15 +156,20 @@ def _scores_apart(options: Evaluate, task: Task) -> dict[str, Parts | GapScore]:
         }
     elif isinstance(task, PrioritySort):
         known = {"gap": GapScore(task.spread)}
+    elif isinstance(task, AssociativeRecall):
+        known = {"place": PlaceScore()}
     if options.by is not None and options.by not in known:
         there = f"there is {', '.join(known)}" if known else "it is not scored in parts"
         raise UsageError(f"--by {options.by}: not for {task.name}; {there}")
     return known if options.record else {by: known[by] for by in known if by == options.by}
 
 
-def _print_apart(apart: Parts | GapScore | None) -> None:
+def _print_apart(apart: Apart | None) -> None:
     if isinstance(apart, GapScore):
-        _print_gaps(apart)
+        names = [(f"{row.low:.3f} to {row.high:.3f}", row) for row in apart.rows()]
+        _print_errors("nearest priority", "items", names)
+    elif isinstance(apart, PlaceScore):
+        _print_errors("item named", "questions", [(str(row.place), row) for row in apart.rows()])
     elif apart is not None:
         _print_parts(apart)
 
@@ -174,14 +183,12 @@ def _print_parts(parts: Parts) -> None:
     print_table(table)
 
 
-def _print_gaps(gaps: GapScore) -> None:
-    table = new_table("nearest priority", "items", "error", "part of all errors")
-    rows = gaps.rows()
-    total = sum(row.share * row.error for row in rows) or 1.0
-    for row in rows:
+def _print_errors(title: str, what: str, rows: Sequence[tuple[str, GapRow | PlaceRow]]) -> None:
+    table = new_table(title, what, "error", "part of all errors")
+    total = sum(row.share * row.error for _, row in rows) or 1.0
+    for name, row in rows:
         part = row.share * row.error / total
-        figures = (f"{row.share:.1%}", f"{row.error:.4f}", f"{part:.1%}")
-        table.add_row(f"{row.low:.3f} to {row.high:.3f}", *figures)
+        table.add_row(name, f"{row.share:.1%}", f"{row.error:.4f}", f"{part:.1%}")
     print_table(table)
 
 
