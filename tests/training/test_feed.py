@@ -56,6 +56,16 @@ def test_a_feed_goes_on_from_a_saved_position_with_the_same_batches(task, lesson
         same(batch, other.next())
 
 
+def test_growth_ends_where_it_is_told_and_counts_as_whole_there():
+    growth = Growth(3, factor=2.0, goal=0.0, end=10)
+    feed = make(TASK, Walks(chunk=49, anywhere=True, growth=growth), batch=2)
+    lengths = []
+    for _ in range(5):
+        lengths.append((len(feed.next().inputs), feed.horizon))
+        feed.score(1.0)
+    assert lengths == [(3, 3), (6, 6), (10, None), (10, None), (10, None)]
+
+
 def test_tasks_that_read_after_get_whole_fresh_episodes():
     feed = make(RECALL, SEQUENCES)
     assert not feed.carries_state

@@ -72,6 +72,7 @@ def stage(**changes):
         (lambda: Rate(warmup=-1), "warmup"),
         (lambda: Growth(5, factor=1.0), "by 1.0"),
         (lambda: Growth(0), "from 0"),
+        (lambda: Growth(5, end=4), "from 5 to 4"),
         (lambda: Walks(chunk=0), "chunk 0"),
         (lambda: Sequences(questions=0), "0 questions"),
         (lambda: Muon(gate_rate=0.0), "gate_rate"),

@@ -84,6 +84,29 @@ def walks(
 
 
 FAST_MAPPING = Recipe((_REACH, *walks(1_800, 1_200)))
+# The large network has a level and two layers more between the agent's place and the finest grid:
+# it first learns only where that is, on stretches of three steps, whose updates are cheap.
+_STRETCHES = Walks(chunk=133, anywhere=True, growth=Growth(20, factor=1.5, goal=0.5), queries=_LATE)
+_LOCATE = replace(
+    _REACH,
+    name="locate",
+    lesson=replace(_STRETCHES, growth=Growth(3, factor=1.5, goal=0.5, end=20)),
+    updates=8_000,
+    batch=16,
+    validation=Validation(2_000, 8),
+)
+LARGE_MAPPING = Recipe(
+    (
+        _LOCATE,
+        *(
+            replace(stage, batch=4, validation=Validation(100, 20))
+            for stage in (
+                replace(_REACH, lesson=_STRETCHES),
+                *walks(1_000, 800, chunk=133, groups=4),
+            )
+        ),
+    )
+)
 FAST_SMALL_WORLD = Recipe((_REACH, *walks(1_800, 1_200, chunk=49)))
 # Where to write and how to read are known already from the smaller world, or from the spiral.
 _SPIRAL = "ef07c375b457e6873f3978a709e51bdcc689648753363a98fdf34076081bb6fe"

@@ -73,7 +73,7 @@ MULTIGRID = [
         "multigrid",
         lambda: _spiral(25, 48),
         mg.reader_writer(mg.LARGE, mg.LARGE_MAP_TAIL, input=4),
-        recipes.FAST_MAPPING,
+        recipes.LARGE_MAPPING,
         recipes.paper_mapping(),
         PaperRow(1, 0.65, 76.97, _scores(99.99, 99.97, 99.98)),
     ),

@@ -66,8 +66,12 @@ class Growth:
     """By how much they lengthen each time the goal is met."""
     goal: float = 0.8
     """Score on training queries (F, or 1 - error) at which they do."""
+    end: int | None = None
+    """Where growth ends, for a later stage to go on from; None: at the whole length."""
 
     def __post_init__(self) -> None:
+        if self.end is not None and self.end < self.start:
+            raise UsageError(f"growth from {self.start} to {self.end}: give an end after the start")
         if self.start < 1 or not 1 < self.factor < math.inf or not 0 <= self.goal <= 1:
             raise UsageError(
                 f"growth from {self.start} by {self.factor} at {self.goal}: give a start of at "
@@ -84,13 +88,14 @@ class Horizon:
     _score_decay = 0.95
 
     def __init__(self, growth: Growth | None, full: int) -> None:
-        self._growth, self._full = growth, full
+        self._growth = growth
+        self._full = full if growth is None or growth.end is None else min(growth.end, full)
         self.steps = full if growth is None else min(growth.start, full)
         self._smoothed = 0.0
 
     @property
     def growing(self) -> int | None:
-        """The length while it grows; None once it is the whole."""
+        """The length while it grows; None once it is the whole, or where growth ends."""
         return self.steps if self.steps < self._full else None
 
     def hear(self, score: float) -> None:
