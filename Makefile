@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests start many processes: none is to compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test lint sanitize setup browser clean
 

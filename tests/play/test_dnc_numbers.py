@@ -37,10 +37,10 @@ def folder(trained, tmp_path_factory):
     return folder
 
 
-def walk_of(task, episode):
-    """A whole test episode, a question after every step."""
+def walk_of(task, episode, steps=None):
+    """A test episode, whole or its first steps, a question after every step."""
     run = task.episodes(SeedStream(11, "test"), episode, 1)
-    return run.batch(0, run.length)
+    return run.batch(0, steps or run.length)
 
 
 def unlike(dnc):
@@ -115,14 +115,15 @@ def test_from_an_empty_memory_it_computes_the_same_up_to_the_order_of_slots(trai
     """Slots that were never written to are alike: rounding decides which of them is next. So what
     they hold is compared in order of size.
     """
-    batch = walk_of(trained.task, 1)
-    page = in_page(folder, trained.task, batch, range(169))
+    steps = 60
+    batch = walk_of(trained.task, 1, steps)
+    page = in_page(folder, trained.task, batch, range(steps))
     names = ("hidden", "cell", "memory", "usage", "write", "read", "reads", "answer")
     ours = in_torch(trained.model, batch)
-    shapes = {"memory": (169, 500, 16), "usage": (169, 500), "write": (169, 500)}
+    shapes = {"memory": (steps, 500, 16), "usage": (steps, 500), "write": (steps, 500)}
     for name, theirs, own in zip(names, page, ours, strict=True):
         if name == "read":
-            theirs, own = (np.sort(x.reshape(169, 4, 500), axis=2) for x in (theirs, own))
+            theirs, own = (np.sort(x.reshape(steps, 4, 500), axis=2) for x in (theirs, own))
         elif name in shapes:
             theirs, own = (np.sort(x.reshape(shapes[name]), axis=1) for x in (theirs, own))
         np.testing.assert_allclose(theirs, own, atol=1e-4, rtol=0, err_msg=name)

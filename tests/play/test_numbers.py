@@ -122,7 +122,7 @@ def test_the_shipped_memory_computes_the_same_numbers_over_a_whole_walk(tmp_path
     ("name", "options"),
     [
         ("mapping-9", None),
-        ("mapping-25-query9", {"path_length": "90"}),  # questions unshuffled
+        ("mapping-25-query9", {"path_length": "60"}),  # questions unshuffled
         ("mapping-25-fov9", {"path_length": "4"}),  # observations on three levels, padded
         ("mapping-15-ablated", {"path_length": "10"}),
         ("mapping-15-conv-lstm-thick", {"path_length": "4"}),  # observations resized

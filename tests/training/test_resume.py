@@ -8,7 +8,7 @@ import time
 
 from runs import assert_identical, command, final, train, updates
 
-KILLS = int(os.environ.get("MGMEM_TEST_KILLS", "2"))
+KILLS = int(os.environ.get("MGMEM_TEST_KILLS", "1"))
 """How often the run is killed; more with MGMEM_TEST_KILLS=20."""
 
 

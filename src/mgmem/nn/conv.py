@@ -75,6 +75,8 @@ class MultigridConv(nn.Module):
         uniform in ±1/sqrt(fan-in), as the reference has them.
         """
         for weight, bias in zip(self.weights, self.biases, strict=True):
+            if weight.is_meta:
+                continue  # nothing to draw; asked to, PyTorch imports its compiler for seconds
             if init == "he":
                 nn.init.kaiming_normal_(weight, nonlinearity="relu")
                 nn.init.zeros_(bias)
