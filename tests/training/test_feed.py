@@ -61,7 +61,7 @@ def test_growth_ends_where_it_is_told_and_counts_as_whole_there():
     feed = make(TASK, Walks(chunk=49, anywhere=True, growth=growth), batch=2)
     lengths = []
     for _ in range(5):
-        lengths.append((len(feed.next().inputs), feed.horizon))
+        lengths.append((len(feed.next().inputs), feed.horizon.growing))
         feed.score(1.0)
     assert lengths == [(3, 3), (6, 6), (10, None), (10, None), (10, None)]
 
@@ -125,14 +125,16 @@ def test_chunks_are_as_few_as_possible_and_even(horizon, longest):
     assert length - (horizon - (chunks - 1) * length) < chunks
 
 
-def test_the_horizon_grows_only_once_the_score_meets_the_goal():
+def test_the_horizon_grows_only_once_the_score_meets_the_goal_and_says_how_near_it_is():
     feed = make(TASK, Walks(groups=2, chunk=8, growth=Growth(8, goal=0.8)), batch=4)
     for _ in range(200):
         feed.score(0.7)
-    assert feed.horizon == 8
+    assert feed.horizon.growing == 8
+    assert str(feed.horizon) == "horizon 8 (score 0.70 of 0.8)"
     for _ in range(200):
         feed.score(0.95)
-    assert feed.horizon is None
+    assert feed.horizon.growing is None
+    assert str(feed.horizon) == ""
     assert len(feed.next().inputs) == 7  # 49 steps in seven chunks
 
 

@@ -115,9 +115,9 @@ def test_short_beginnings_come_first_and_grow_with_each_pool_that_is_known():
     source = feed(Stories(growth=Growth(20, factor=5.0, goal=0.6), longest=100))
     for _ in range(4):
         assert max(lengths_of_a_pool(source, 0.5)) <= 20
-    while source.horizon == 20:
+    while source.horizon.growing == 20:
         assert max(lengths_of_a_pool(source, 1.0)) <= 20  # a pool keeps its length
-    assert source.horizon is None
+    assert source.horizon.growing is None
     assert max(lengths_of_a_pool(source, 1.0)) > 90
 
 

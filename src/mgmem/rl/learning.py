@@ -145,7 +145,7 @@ def _tell(
             loss=values["value_loss"],
             metric=metric,
             rate=values["rate"],
-            horizon=None,
+            horizon="",
             speed=speed,
             left=(last - learner.done) / speed,
         )

@@ -44,7 +44,8 @@ def set_threads(asked: int | None, processes: int) -> str:
         raise UsageError(f"--threads {asked}: give 1 to {most}")
     threads = asked or max(1, cores // processes)
     torch.set_num_threads(threads)
+    count = f"{threads} thread{'' if threads == 1 else 's'}"
     if asked:
-        return f"{threads} threads, as asked for"
+        return f"{count}, as asked for"
     shared = f", shared by {processes} processes" if processes > 1 else ""
-    return f"{threads} threads on {cores} cores{shared}"
+    return f"{count} on {cores} cores{shared}"

@@ -38,10 +38,8 @@ class Feed(Protocol):
     """Whether the memory goes on from batch to batch."""
     steps: int
     """Time steps of each of the batch's sequences so far."""
-
-    @property
-    def horizon(self) -> int | None:
-        """Length of episodes for now, while it grows; None: they have their whole length."""
+    horizon: Horizon
+    """How long episodes are for now."""
 
     def next(self) -> Batch:
         """The next batch."""
@@ -97,6 +95,11 @@ class Horizon:
     def growing(self) -> int | None:
         """The length while it grows; None once it is the whole, or where growth ends."""
         return self.steps if self.steps < self._full else None
+
+    def __str__(self) -> str:
+        if self._growth is None or self.growing is None:
+            return ""
+        return f"horizon {self.steps} (score {self._smoothed:.2f} of {self._growth.goal:g})"
 
     def hear(self, score: float) -> None:
         """Grow once the smoothed score on training queries meets the goal."""

@@ -188,7 +188,7 @@ class Trainer:
                 loss=run.loss,
                 metric=f"{metric} {curve[-1][metric]:.4f}" if curve else "",
                 rate=run.rate,
-                horizon=run.feed.horizon,
+                horizon=str(run.feed.horizon),
                 speed=speed,
                 left=self._left(),
             )

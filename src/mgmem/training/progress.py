@@ -28,8 +28,8 @@ class Report:
     loss: float
     metric: str
     rate: float
-    horizon: int | None
-    """Length of episodes while they grow."""
+    horizon: str
+    """While episodes grow: how long they are, and how near the goal."""
     speed: float
     """Updates per second."""
     left: float
@@ -37,17 +37,16 @@ class Report:
 
     def line(self) -> str:
         """One plain line."""
-        growing = self.horizon is not None
         parts = [
             f"update {self.update:,}/{self.updates:,}",
             self.stage,
             f"steps {self.steps:,}",
             f"loss {self.loss:.4f}",
             self.metric,
-            f"horizon {self.horizon}" if growing else "",
+            self.horizon,
             f"rate {self.rate:.1e}",
             f"{self.speed:.2f} updates/s",
-            f"{'at most ' if growing else ''}{_duration(self.left)} left",
+            f"{'at most ' if self.horizon else ''}{_duration(self.left)} left",
         ]
         return "  ".join(part for part in parts if part)
 

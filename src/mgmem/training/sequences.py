@@ -44,19 +44,14 @@ class SequenceFeed:
     ) -> None:
         self._lesson, self._task, self._stream = lesson, task, stream
         self._batch, self._share = batch, share
-        self._horizon = Horizon(lesson.growth, task.episode_length)
+        self.horizon = Horizon(lesson.growth, task.episode_length)
         self._updates = 0
         self.steps = 0
-
-    @property
-    def horizon(self) -> int | None:
-        """Items of a sequence while they grow in number."""
-        return self._horizon.growing
 
     def next(self) -> Batch:
         """The next ``batch`` sequences, whole."""
         first, count = self._share.of(self._updates * self._batch, self._batch)
-        task = self._task.practice(self._horizon.steps, self._lesson.questions)
+        task = self._task.practice(self.horizon.steps, self._lesson.questions)
         episodes = task.episodes(self._stream, first, count)
         self._updates += 1
         self.steps += episodes.length
@@ -64,13 +59,13 @@ class SequenceFeed:
 
     def score(self, value: float) -> None:
         """Longer sequences once these are known."""
-        self._horizon.hear(value)
+        self.horizon.hear(value)
 
     def state_dict(self) -> dict[str, Any]:
         """The number of batches so far, and how long they are."""
-        return {"updates": self._updates, "steps": self.steps, **self._horizon.state_dict()}
+        return {"updates": self._updates, "steps": self.steps, **self.horizon.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to a saved position."""
         self._updates, self.steps = state["updates"], state["steps"]
-        self._horizon.load_state_dict(state)
+        self.horizon.load_state_dict(state)

@@ -59,7 +59,7 @@ class StageRun:
     @property
     def done(self) -> bool:
         """Whether the stage has come to its end."""
-        grown = self.stage.until_whole and self.feed.horizon is None
+        grown = self.stage.until_whole and self.feed.horizon.growing is None
         return grown or self.update >= self.stage.updates
 
     @property

@@ -82,8 +82,8 @@ class StoryFeed:
         self._stories = task.stories(stream.split)
         self._asked = np.bincount(self._stories.task, self._stories.questions, TASKS + 1)[1:]
         self._most, self._share = batch, share
-        self._horizon = Horizon(lesson.growth, lesson.longest)
-        self._pool, self._given, self._limit = 0, 0, self._horizon.steps
+        self.horizon = Horizon(lesson.growth, lesson.longest)
+        self._pool, self._given, self._limit = 0, 0, self.horizon.steps
         self._batches: list[Ints] | None = None
         self.steps = 0
         """Words of each of the batches' longest stories."""
@@ -97,14 +97,9 @@ class StoryFeed:
         self._given += 1
         if self._given == len(self._batches):
             self._pool, self._given, self._batches = self._pool + 1, 0, None
-            self._limit = self._horizon.steps
+            self._limit = self.horizon.steps
         self.steps += episodes.length
         return episodes.batch(0, episodes.length)
-
-    @property
-    def horizon(self) -> int | None:
-        """Words of the longest stories for now, while they grow."""
-        return self._horizon.growing
 
     @property
     def epochs(self) -> float:
@@ -113,17 +108,17 @@ class StoryFeed:
 
     def score(self, value: float) -> None:
         """Longer stories, from the next pool on, once these are known."""
-        self._horizon.hear(value)
+        self.horizon.hear(value)
 
     def state_dict(self) -> dict[str, Any]:
         """The position."""
         position = {"pool": self._pool, "given": self._given, "limit": self._limit}
-        return {**position, "steps": self.steps, **self._horizon.state_dict()}
+        return {**position, "steps": self.steps, **self.horizon.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to a saved position."""
         self._pool, self._given, self._limit = state["pool"], state["given"], state["limit"]
-        self._horizon.load_state_dict(state)
+        self.horizon.load_state_dict(state)
         self.steps, self._batches = state["steps"], None
 
     def _cut_pool(self) -> list[Ints]:

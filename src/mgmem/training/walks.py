@@ -112,20 +112,15 @@ class WalkFeed:
     ) -> None:
         self._lesson, self._task, self._stream, self._share = lesson, task, stream, share
         self._size = batch // lesson.groups
-        self._horizon = Horizon(lesson.growth, task.episode_length)
+        self.horizon = Horizon(lesson.growth, task.episode_length)
         self._updates = 0
         self._next_episode = 0
         self.steps = 0
         self._groups: list[_Group] = []
         for index in range(lesson.groups):
             # The first episodes end at different steps: that is what staggers the groups.
-            part = -(-self._horizon.steps * (index + 1) // lesson.groups)
+            part = -(-self.horizon.steps * (index + 1) // lesson.groups)
             self._groups.append(self._start(index, part))
-
-    @property
-    def horizon(self) -> int | None:
-        """Steps of an episode while they grow."""
-        return self._horizon.growing
 
     def _start(self, index: int, horizon: int) -> _Group:
         first = self._next_episode
@@ -142,13 +137,13 @@ class WalkFeed:
 
     def next(self) -> Batch:
         """The next chunk of every group, side by side."""
-        length = even_chunk(self._horizon.steps, self._lesson.chunk)
+        length = even_chunk(self.horizon.steps, self._lesson.chunk)
         random = np.random.Generator(np.random.Philox(self._stream.seeds(1, self._updates)))
         times = self._lesson.queries.times(length, random)
         pieces, fresh = [], []
         for index, group in enumerate(self._groups):
             if group.position >= group.horizon:
-                group = self._groups[index] = self._start(index, self._horizon.steps)
+                group = self._groups[index] = self._start(index, self.horizon.steps)
             fresh.append(group.position == 0)
             stop = min(group.position + length, group.horizon)
             pieces.append(_padded(group.episodes, group.position, stop, length, times))
@@ -159,14 +154,14 @@ class WalkFeed:
 
     def score(self, value: float) -> None:
         """Longer episodes once these are known."""
-        self._horizon.hear(value)
+        self.horizon.hear(value)
 
     def state_dict(self) -> dict[str, Any]:
         """Where every group is; the episodes themselves are made again from their numbers."""
         return {
             "updates": self._updates,
             "steps": self.steps,
-            **self._horizon.state_dict(),
+            **self.horizon.state_dict(),
             "next_episode": self._next_episode,
             "groups": [[g.first, g.horizon, g.position] for g in self._groups],
         }
@@ -174,7 +169,7 @@ class WalkFeed:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to a saved position."""
         self._updates, self.steps = state["updates"], state["steps"]
-        self._horizon.load_state_dict(state)
+        self.horizon.load_state_dict(state)
         self._next_episode = state["next_episode"]
         longest = self._task.episode_length
         for _, horizon, _ in state["groups"]:
