@@ -138,6 +138,22 @@ def mapping_flat() -> Recipe:
     )
 
 
+def mapping_lstm() -> Recipe:
+    """Ours for the LSTM: it learns nothing from stretches, but much from many whole episodes."""
+    return Recipe(
+        tuple(
+            replace(
+                stage,
+                optimizer=Muon(),
+                rate=replace(stage.rate, peak=1e-2),
+                clip=10.0,
+                validation=Validation(1_000, 100),
+            )
+            for stage in walks(14_000, 8_000)
+        )
+    )
+
+
 # Whole sequences start at two items and grow as soon as nineteen bits in twenty are right; every
 # question about a sequence is asked of one writing.
 _SEQUENCE = Stage(
@@ -195,4 +211,14 @@ FAST_DIGITS = Recipe((replace(_MANY, lesson=Sequences(9, Growth(2, goal=0.8)), u
 # smaller learning rate (the paper's search found 1e-4 for the DNC).
 FAST_SEQUENCE_FLAT = Recipe(
     (replace(_SEQUENCE, updates=2_500, batch=16, rate=Rate(3e-3, final=0.02), clip=10.0),)
+)
+# Digits for them: sequences grow as ours do, and the rate that suits is ours, too.
+FAST_DIGITS_FLAT = Recipe(
+    (
+        replace(
+            FAST_SEQUENCE_FLAT.stages[0],
+            lesson=Sequences(9, Growth(2, goal=0.8)),
+            rate=Rate(5e-3, final=0.02),
+        ),
+    )
 )

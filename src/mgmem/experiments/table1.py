@@ -127,6 +127,8 @@ def _baseline(
     grid = 24 if world == 15 else 48
     flat = system in ("dnc", "lstm", "transformer")
     fast = recipes.mapping_flat() if flat else recipes.FAST_MAPPING
+    if system == "lstm":
+        fast = recipes.mapping_lstm()
     paper = recipes.paper_mapping(rate=1e-4 if flat else 1e-3)
     return Experiment(name, title, system, lambda: _spiral(world, grid), model, fast, paper, row)
 

@@ -93,7 +93,8 @@ def _baseline(
     model: Builder,
     row: PaperRow | None = None,
 ) -> Experiment:
-    fast = recipes.FAST_SEQUENCE_FLAT
+    digits = isinstance(task(), MnistRecall | MnistSort)
+    fast = recipes.FAST_DIGITS_FLAT if digits else recipes.FAST_SEQUENCE_FLAT
     paper = recipes.paper_sequence(task().episode_length, rate=1e-4)
     return Experiment(name, title, system, task, model, fast, paper, row)
 
