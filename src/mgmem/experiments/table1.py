@@ -125,11 +125,13 @@ def _baseline(
 ) -> Experiment:
     """A baseline on spiral worlds; flat systems have recipes of their own."""
     grid = 24 if world == 15 else 48
-    flat = system in ("dnc", "lstm", "transformer")
-    fast = recipes.mapping_flat() if flat else recipes.FAST_MAPPING
-    if system == "lstm":
-        fast = recipes.mapping_lstm()
-    paper = recipes.paper_mapping(rate=1e-4 if flat else 1e-3)
+    flat = {
+        "dnc": recipes.mapping_dnc,
+        "lstm": recipes.mapping_whole,
+        "transformer": recipes.mapping_whole,
+    }
+    fast = flat[system]() if system in flat else recipes.FAST_MAPPING
+    paper = recipes.paper_mapping(rate=1e-4 if system in flat else 1e-3)
     return Experiment(name, title, system, lambda: _spiral(world, grid), model, fast, paper, row)
 
 
