@@ -47,6 +47,14 @@ def test_systems_on_one_task_share_a_row_and_are_drawn_twice(tmp_path):
     assert read_image(save_figure(figure, tmp_path / "curves.png")).std() > 10
 
 
+def test_only_tasks_of_several_systems_are_drawn_if_asked_for():
+    steps, hours = draw_learning_curves(RECORDS, compared=True).axes
+    assert {"mapping-15-small", "mapping-15-dnc"} <= set(lines(hours))
+    assert (steps.get_xscale(), hours.get_xscale()) == ("log", "linear")
+    with pytest.raises(UsageError, match="--compared"):
+        draw_learning_curves([RECORDS[0], RECORDS[3]], compared=True)
+
+
 def test_records_without_curves_are_left_out_and_none_at_all_is_an_error():
     bare = make_record("mapping-9", [0.5])
     bare.curve.clear()

@@ -57,6 +57,8 @@ class ExploreOptions:
 class CurvesOptions:
     """Draw the learning curves of all records, against environment steps and wall time."""
 
+    compared: bool = False
+    """Only tasks that several systems were trained on."""
     out: Path = Path("figures")
     """Folder for learning-curves.png."""
     results: Path | None = None
@@ -154,7 +156,7 @@ def _curves(options: CurvesOptions) -> None:
     from mgmem.report.curves import draw_learning_curves
     from mgmem.report.style import save_figure
 
-    figure = draw_learning_curves(load_records(options.results))
+    figure = draw_learning_curves(load_records(options.results), compared=options.compared)
     print(f"written to {save_figure(figure, options.out / 'learning-curves.png')}")
 
 

@@ -18,12 +18,19 @@ _NAMES = {"f": "F score", "error": "error rate"}
 _AGAINST = (("steps", "environment steps", 1.0), ("seconds", "hours of training", 3600.0))
 
 
-def draw_learning_curves(records: Sequence[Record]) -> Figure:
+def draw_learning_curves(records: Sequence[Record], *, compared: bool = False) -> Figure:
     """A row per task, all systems that were trained on it in one picture.
 
     Left against environment steps, right against wall time; the paper's figures as dotted lines.
+    compared: only tasks that several systems were trained on.
     """
     rows = _by_task([record for record in records if record.curve])
+    if rows and compared:
+        rows = [(task, group) for task, group in rows if len({r.experiment for r in group}) > 1]
+        if not rows:
+            raise UsageError(
+                "no two systems have a learning curve on one task: leave out --compared"
+            )
     if not rows:
         raise UsageError("no record has a learning curve: `mgmem evaluate RUN --record` writes one")
     with style.look():
@@ -74,7 +81,10 @@ def _draw_group(
             _paper_line(axes, experiment, metric.name, color)
     if metric.higher_is_better:
         axes.set_ylim(0, 1.02)
-    axes.set_xlim(left=0)
+    if unit == 1.0:  # a flat network takes thirty times the steps in the same time
+        axes.set_xscale("log")
+    else:
+        axes.set_xlim(left=0)
     axes.set(xlabel=label, ylabel=f"{_NAMES.get(metric.name, metric.name)}")
     if unit == 1.0:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
