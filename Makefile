@@ -7,13 +7,17 @@ READY := $(VENV)/.ready
 # Tests start many processes: none is to compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint sanitize setup browser clean
+.PHONY: run test lint tests sanitize setup browser clean
 
 run: $(READY)
 	$(BIN)/mgmem demo
 
-test: lint browser
-	$(BIN)/pytest -n 3 --dist loadgroup  # the browser and killed runs leave cores idle
+# Both at once: tests that wait for a browser or a killed run leave the cores idle.
+test: $(READY) browser
+	$(MAKE) --jobs 2 --no-print-directory lint tests
+
+tests: $(READY)
+	$(BIN)/pytest -n 3 --dist loadgroup
 
 lint: $(READY)
 	$(BIN)/ruff check .
