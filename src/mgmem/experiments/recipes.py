@@ -141,7 +141,7 @@ def mapping_dnc() -> Recipe:
 def mapping_whole() -> Recipe:
     """Ours for LSTM and transformer: whole episodes from the start, at twice our rate.
 
-    Their steps cost so little that there can be many, and they learn faster so than on stretches.
+    Their steps cost so little that there can be many.
     """
     return Recipe(
         tuple(
@@ -215,8 +215,8 @@ FAST_DIGITS = Recipe((replace(_MANY, lesson=Sequences(9, Growth(2, goal=0.8)), u
 FAST_SEQUENCE_FLAT = Recipe(
     (replace(_SEQUENCE, updates=2_500, batch=16, rate=Rate(3e-3, final=0.02), clip=10.0),)
 )
-# Digits for them: the rate that suits is ours, too. They learn to see more slowly, so sequences
-# grow sooner, and there are more updates, to fill the hour that ours takes.
+# Digits for them: our rate. They learn to see more slowly, so sequences grow sooner, and there are
+# more updates.
 FAST_DIGITS_FLAT = Recipe(
     (
         replace(

@@ -39,7 +39,7 @@ class Feed(Protocol):
     steps: int
     """Time steps of each of the batch's sequences so far."""
     horizon: Horizon
-    """How long episodes are for now."""
+    """The length of episodes, which may grow."""
 
     def next(self) -> Batch:
         """The next batch."""
