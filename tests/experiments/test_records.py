@@ -23,9 +23,9 @@ def test_a_record_s_one_command_gives_the_recipe_it_was_trained_with(record):
     options, recipe = parse(words)
     assert (program, verb, options.name) == ("mgmem", "train", record.experiment)
     assert (options.recipe, options.seed) == (record.recipe, record.seed)
-    # Setting by setting: what is empty now, a list or None, may not have existed then.
+    # Setting by setting: what is off now (0, None, an empty list) may not have existed then.
     now, then = dict(flattened(recipe.plain())), dict(flattened(record.settings))
-    assert {k: v for k, v in now.items() if v is not None or k in then} == then
+    assert {k: v for k, v in now.items() if v or k in then} == then
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.experiment)

@@ -215,6 +215,18 @@ def test_a_stretch_is_a_piece_of_the_path_from_anywhere():
     assert len(starts) > 20
 
 
+def test_foreign_queries_may_be_for_what_was_not_seen_and_mark_only_what_was():
+    """One step seen: half of the queries for that patch, half for any of the world's 169."""
+    task = Mapping(15, stretch=1, foreign=0.5)
+    batch = task.episodes(STREAM, 0, 400).batch(0, 1)
+    asked, seen = batch.queries[0][0, :, :2], batch.inputs[0, :, :2]
+    alike = (asked == seen).flatten(1).all(1)
+    marks = batch.targets[0].sum((0, 2, 3, 4))
+    assert torch.equal(marks, alike.float())
+    assert 0.5 < alike.float().mean() < 0.8
+    assert batch.counted() == 400
+
+
 def test_inputs_show_the_maze_around_the_agent_and_walls_beyond_it():
     task = Mapping(9, fov=9, queries=(9,), motion="random", path_length=60)
     keys = STREAM.keys(3, 2)
@@ -293,6 +305,7 @@ def test_paths_of_another_origin_can_be_followed():
         ({"location": "raw", "location_scale": 0.1}, "raw"),
         ({"world": 15, "stretch": 170}, "170 steps of a path of 169"),
         ({"rare": 1.5}, "rare"),
+        ({"foreign": -0.1}, "foreign"),
     ],
 )
 def test_impossible_options_are_refused(options, message):

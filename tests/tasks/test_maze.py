@@ -7,7 +7,7 @@ import pytest
 
 from mgmem.errors import UsageError
 from mgmem.tasks import SeedStream, make_mazes
-from mgmem.tasks.motion import CuriousWalk, RandomWalk, Spiral
+from mgmem.tasks.motion import CuriousWalk, RandomWalk, Scattered, Spiral
 from mgmem.tasks.seeds import below, draw
 
 KEYS = SeedStream(5, "train").keys(0, 400)
@@ -143,13 +143,24 @@ def test_a_curious_walk_goes_to_a_free_neighbour_visited_least_often():
             assert free[tuple(after)] == min(free.values())
 
 
+def test_scattered_steps_begin_at_the_centre_and_go_once_to_every_cell_in_random_order():
+    path = Scattered().path(KEYS, make_mazes(KEYS, 9), 49)
+    assert (path[0] == 4).all()
+    cells = [(row, column) for row in range(1, 8) for column in range(1, 8)]
+    for agent in range(3):
+        assert sorted(map(tuple, path[:, agent])) == cells
+    assert not np.array_equal(path[:, 0], path[:, 1])
+    distances = np.abs(np.diff(path, axis=0)).max(axis=2)
+    assert distances.mean() > 2  # on a walk it would be 1
+
+
 def test_an_agent_that_is_walled_in_stays():
     walls = np.ones((1, 5, 5), np.bool_)
     walls[0, 3, 3] = False
     assert (CuriousWalk().path(KEYS[:1], walls, 4) == 3).all()
 
 
-@pytest.mark.parametrize("motion", [RandomWalk(), CuriousWalk()])
+@pytest.mark.parametrize("motion", [RandomWalk(), CuriousWalk(), Scattered()])
 def test_a_walk_does_not_depend_on_the_others_made_with_it(motion):
     walls = make_mazes(KEYS, 15)
     path = motion.path(KEYS, walls, 60)

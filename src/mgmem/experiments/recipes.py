@@ -84,19 +84,35 @@ def walks(
 
 
 FAST_MAPPING = Recipe((_REACH, *walks(1_800, 1_200)))
-# The large network has a level and two layers more between the agent's place and the finest grid:
-# it first learns only where that is, on stretches of three steps, whose updates are cheap.
-_STRETCHES = Walks(chunk=133, anywhere=True, growth=Growth(20, factor=1.5, goal=0.5), queries=_LATE)
-_LOCATE = replace(
+# The large network has a level and two layers more between the agent's place and the finest grid.
+# On stretches of a walk it learns where it is first; what is asked for is but noise then, and ReLUs
+# close on it for good. So it first learns to compare, at one place, with patches that were not seen
+# asked for as often; then where it is, at one place anywhere, at two, and at more.
+_FOREIGN = Queries(share=1.0, rare=0.5, foreign=0.5)
+_COMPARE = replace(
     _REACH,
-    name="locate",
-    lesson=replace(_STRETCHES, growth=Growth(3, factor=1.5, goal=0.5, end=20)),
-    updates=8_000,
+    name="compare",
+    lesson=Walks(chunk=133, growth=Growth(1, factor=2.0, goal=0.9, end=2), queries=_FOREIGN),
+    updates=2_000,
     batch=16,
     validation=Validation(2_000, 8),
 )
+_LOCATE = replace(
+    _COMPARE,
+    name="locate",
+    lesson=Walks(
+        chunk=133,
+        anywhere=True,
+        motions=("scattered",),
+        growth=Growth(1, factor=1.5, goal=0.7, end=13),
+        queries=_FOREIGN,
+    ),
+    updates=8_000,
+)
+_STRETCHES = Walks(chunk=133, anywhere=True, growth=Growth(20, factor=1.5, goal=0.5), queries=_LATE)
 LARGE_MAPPING = Recipe(
     (
+        _COMPARE,
         _LOCATE,
         *(
             replace(stage, batch=4, validation=Validation(100, 20))
@@ -136,6 +152,14 @@ def mapping_dnc() -> Recipe:
             for stage in FAST_MAPPING.stages
         )
     )
+
+
+def mapping_one_scale() -> Recipe:
+    """Ours for networks of one scale, in fewer updates: theirs cost two to six times as much."""
+    reach, *whole = FAST_MAPPING.stages
+    few = dict(zip(("reach", "learn", "finish"), (3_000, 400, 400), strict=True))
+    stages = (replace(stage, updates=few[stage.name]) for stage in (reach, *whole))
+    return Recipe(tuple(replace(s, validation=Validation(100, 100)) for s in stages))
 
 
 def mapping_whole() -> Recipe:

@@ -15,7 +15,9 @@ def _scores(precision: float, recall: float, f: float) -> dict[str, float]:
 
 
 def _spiral(world: int, grid: int, queries: tuple[int, ...] = (3,)) -> Mapping:
-    return Mapping(world=world, grid=grid, queries=queries)
+    """Places are told in twelfths on the grid of 48, too, as is the rule for that of 24."""
+    scale = 1 / 12 if grid == 48 else None
+    return Mapping(world=world, grid=grid, queries=queries, location_scale=scale)
 
 
 MULTIGRID = [
@@ -123,14 +125,14 @@ MULTIGRID = [
 def _baseline(
     name: str, title: str, system: str, world: int, model: Builder, row: PaperRow | None = None
 ) -> Experiment:
-    """A baseline on spiral worlds; flat systems have recipes of their own."""
+    """A baseline on spiral worlds, with a recipe of its own kind."""
     grid = 24 if world == 15 else 48
     flat = {
         "dnc": recipes.mapping_dnc,
         "lstm": recipes.mapping_whole,
         "transformer": recipes.mapping_whole,
     }
-    fast = flat[system]() if system in flat else recipes.FAST_MAPPING
+    fast = flat.get(system, recipes.mapping_one_scale)()
     paper = recipes.paper_mapping(rate=1e-4 if system in flat else 1e-3)
     return Experiment(name, title, system, lambda: _spiral(world, grid), model, fast, paper, row)
 

@@ -184,10 +184,13 @@ class SequenceTask(Task, Protocol):
 class WalkTask(Task, Protocol):
     """A task that asks during long episodes, and can be practised on parts of them."""
 
-    def practised(self, stretch: int | None, rare: float, motion: MotionName | None) -> WalkTask:
+    def practised(
+        self, stretch: int | None, rare: float, foreign: float, motion: MotionName | None
+    ) -> WalkTask:
         """For training: ``stretch`` steps from anywhere (None: the whole), rarer queries.
 
         rare: share of the queries that do not follow what is common in the episode.
+        foreign: share of the queries for what may not have been in the episode.
         motion: another than the task's own; None: that one.
         """
 

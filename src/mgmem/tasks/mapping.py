@@ -33,7 +33,8 @@ class Mapping:
     world: side of the maze, odd.
     fov: side m of what the agent sees, odd.
     queries: side k of the patches asked for, odd and at least m; one reader each.
-    motion: "spiral", "random", or "curious": to where it has been least often.
+    motion: "spiral", "random", "curious": to where it has been least often, or "scattered": all
+        over the place, for training.
     path_length: steps of an episode; None: the whole interior in a spiral, 500 at random.
     grid: side of the answers. The start is at (grid // 2, grid // 2).
     location: "scaled": row and column relative to the start, times location_scale;
@@ -44,6 +45,8 @@ class Mapping:
         of the steps before; None, the task proper: all of it.
     rare: for training: the share of queries drawn among the different patches seen; the others,
         and in the task proper all, are drawn among the positions seen.
+    foreign: for training: the share of queries for a patch from anywhere in the world, which may
+        not have been seen: then nothing is to be marked.
     """
 
     world: int = 15
@@ -56,6 +59,7 @@ class Mapping:
     location_scale: float | None = None
     stretch: int | None = None
     rare: float = 0.0
+    foreign: float = 0.0
 
     def __post_init__(self) -> None:
         _check_sizes(self)
@@ -108,11 +112,13 @@ class Mapping:
         steps = starts + np.arange(self.stretch)[:, None]
         return MappingEpisodes(self, keys, walls, path[steps, np.arange(count)], first)
 
-    def practised(self, stretch: int | None, rare: float, motion: MotionName | None) -> Mapping:
-        """For training: stretches of the path, a share of queries for rare patches, a motion."""
-        if motion is None:
-            return replace(self, stretch=stretch, rare=rare)
-        return replace(self, stretch=stretch, rare=rare, motion=motion)
+    def practised(
+        self, stretch: int | None, rare: float, foreign: float, motion: MotionName | None
+    ) -> Mapping:
+        """For training: stretches of the path, queries for rare or foreign patches, a motion."""
+        return replace(
+            self, stretch=stretch, rare=rare, foreign=foreign, motion=motion or self.motion
+        )
 
     def follow(self, keys: Keys, walls: Walls, path: Ints, first: int = 0) -> MappingEpisodes:
         """Episodes along paths of any origin, such as a policy's, starting at `start`.
@@ -209,6 +215,10 @@ class MappingEpisodes:
             by_look = below(lot, 1000) < 1000 * self._task.rare
             chosen = np.where(by_look, windows.draw_looks(bits, moments), chosen)
         inner = self._task.world - 2
+        if self._task.foreign:
+            lot = draw(self._keys, f"foreign query of size {size}", counters[:, None])
+            anywhere = below(bits, inner * inner)
+            chosen = np.where(below(lot, 1000) < 1000 * self._task.foreign, anywhere, chosen)
         row, column = np.divmod(chosen, inner)
         queries = as_channels(self._world.view(self._world.cells(row + 1, column + 1), size))
         queries *= known[:, :, None, None, None]
@@ -259,8 +269,9 @@ def _check_path_and_location(task: Mapping) -> None:
             f"a stretch of {task.stretch} steps of a path of {task.episode_length}: give 1 to "
             f"{task.episode_length}"
         )
-    if not 0 <= task.rare <= 1:
-        raise UsageError(f"the share of rare queries is {task.rare}: give one from 0 to 1")
+    for kind, share in (("rare", task.rare), ("foreign", task.foreign)):
+        if not 0 <= share <= 1:
+            raise UsageError(f"the share of {kind} queries is {share}: give one from 0 to 1")
     if task.location not in ("scaled", "raw"):
         raise UsageError(f"unknown location {task.location!r}: choose one of scaled, raw")
     if task.location_scale is None:

@@ -54,6 +54,22 @@ class Spiral:
         return np.broadcast_to(cells[:, None], (steps, len(walls), 2))
 
 
+class Scattered(Spiral):
+    """From the centre to all other cells in random order, however far apart.
+
+    No agent moves like that; it is a lesson. Places that follow each other on a walk are
+    neighbours, so that only the finest grid can tell them apart; scattered ones any grid can.
+    """
+
+    def path(self, keys: Keys, walls: Walls, steps: int) -> Ints:
+        """(steps, B, 2)."""
+        side = walls.shape[1] - 2
+        lots = draw(keys, "scattered", np.arange(side * side)[:, None])
+        lots[side * side // 2] = 0
+        order = lots.argsort(axis=0, kind="stable")[:steps]
+        return np.stack(np.divmod(order, side), axis=2) + 1
+
+
 class RandomWalk:
     """A uniformly random one of four moves per step; a wall leaves the agent where it is."""
 
@@ -105,9 +121,10 @@ class CuriousWalk(RandomWalk):
         return world.places(cells)
 
 
-MotionName = Literal["spiral", "random", "curious"]
+MotionName = Literal["spiral", "scattered", "random", "curious"]
 MOTIONS: dict[MotionName, Motion] = {
     "spiral": Spiral(),
+    "scattered": Scattered(),
     "random": RandomWalk(),
     "curious": CuriousWalk(),
 }

@@ -32,6 +32,9 @@ class Queries:
     """Share of the queries that is asked before that all the same."""
     rare: float = 0.0
     """Share of the queries drawn among different patches instead of positions."""
+    foreign: float = 0.0
+    """Share of the queries for patches from anywhere in the world, seen or not: without them
+    episodes of a few steps do not teach to tell patches apart."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1 or not 0 <= self.since < 1 or self.limit < 0:
@@ -39,8 +42,9 @@ class Queries:
                 f"queries at {self.share} of the steps since {self.since}, at most {self.limit}: "
                 "give shares in (0, 1] and [0, 1), and a limit of at least 0"
             )
-        if not 0 <= self.rare <= 1 or not 0 <= self.early <= 1:
-            raise UsageError(f"rare {self.rare}, early {self.early}: give shares from 0 to 1")
+        for kind, share in (("early", self.early), ("rare", self.rare), ("foreign", self.foreign)):
+            if not 0 <= share <= 1:
+                raise UsageError(f"{kind} {share}: give a share from 0 to 1")
 
     def times(self, length: int, random: np.random.Generator) -> Tensor:
         """Steps of a chunk after which a query is asked: sorted, without repetition."""
@@ -132,7 +136,8 @@ class WalkFeed:
         lesson = self._lesson
         stretch = horizon if lesson.anywhere else None
         motion = lesson.motions[index % len(lesson.motions)] if lesson.motions else None
-        task = self._task.practised(stretch, lesson.queries.rare, motion)
+        queries = lesson.queries
+        task = self._task.practised(stretch, queries.rare, queries.foreign, motion)
         return task.episodes(self._stream, *self._share.of(first, self._size))
 
     def next(self) -> Batch:
