@@ -17,10 +17,11 @@ from mgmem.report import map_probe, map_view
 from mgmem.training.weights import save_weights
 
 
-def weights_of(name, folder):
-    _, model = find(name).build()
+def weights_of(name, folder, **task):
+    _, model = find(name).build(options=task)
     path = folder / f"{name}.safetensors"
-    save_weights(path, model.state_dict(), {"experiment": name, "recipe": "fast", "seed": 0})
+    about = {"experiment": name, "recipe": "fast", "seed": 0}
+    save_weights(path, model.state_dict(), {**about, "task": task} if task else about)
     return path
 
 
@@ -32,10 +33,10 @@ def mapping9(tmp_path):
 @pytest.fixture(autouse=True)
 def _quick_views(monkeypatch):
     """Views chosen on few episodes: what is drawn matters here, not how much it tells."""
-    few = partial(map_view.choose_view, episodes=6)
+    few = partial(map_view.choose_view, episodes=2)
     for module in (map_view, show):
         monkeypatch.setattr(module, "choose_view", few)
-    monkeypatch.setattr(demo, "_FRAMES", 4)
+    monkeypatch.setattr(demo, "_FRAMES", 2)
 
 
 def written(folder):
@@ -50,7 +51,8 @@ def refused(capsys, *arguments):
 def test_show_writes_pictures_and_an_animation_and_says_where(
     mapping9, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(show, "_MOST_FRAMES", 4)
+    monkeypatch.setattr(show, "_MOST_FRAMES", 2)
+    monkeypatch.setattr(show, "_STRIP", 2)
     out = tmp_path / "figures"
     arguments = ["--episode", "2", "--format", "gif", "--out", str(out)]
     assert main(["show", str(mapping9), *arguments]) == 0
@@ -67,14 +69,15 @@ def test_show_writes_pictures_and_an_animation_and_says_where(
             image.load()
             assert np.asarray(image.convert("L")).std() > 20
     with Image.open(out / "mapping-9-episode2.gif") as gif:
-        assert gif.n_frames == 4
+        assert gif.n_frames == 2
 
 
 @pytest.mark.parametrize(("program", "kind"), [(None, "gif"), ("ffmpeg", "mp4")])
 def test_show_writes_a_film_where_it_can(mapping9, tmp_path, monkeypatch, program, kind):
-    from mgmem.report import animation
+    from mgmem.report import animation, style
 
     made = []
+    monkeypatch.setattr(style, "save_figure", lambda figure, path: path)  # other tests' matter
     monkeypatch.setattr(animation, "ffmpeg", lambda: program)
     monkeypatch.setattr(animation, "animate", lambda *given: made.append(given) or given[1])
     out = str(tmp_path / "figures")
@@ -107,8 +110,8 @@ def test_show_takes_a_run_folder_and_chosen_steps(mapping9, tmp_path):
 
 
 def test_show_draws_the_matrix_of_a_dnc(tmp_path):
-    path, out = weights_of("mapping-15-dnc", tmp_path), tmp_path / "figures"
-    arguments = ["--steps", "60", "--no-animation", "--out", str(out)]
+    path, out = weights_of("mapping-15-dnc", tmp_path, path_length="16"), tmp_path / "figures"
+    arguments = ["--steps", "12", "--no-animation", "--out", str(out)]
     assert main(["show", str(path), *arguments]) == 0
     assert "mapping-15-dnc-episode0-memory.png" in written(out)
 
@@ -184,6 +187,7 @@ def test_report_curves_and_routing_write_figures(tmp_path, capsys):
     assert "no record has a learning curve" in refused(capsys, "report", "curves", *results)
 
 
+@pytest.mark.xdist_group("export")
 def test_export_writes_a_program_that_steps_like_the_memory(mapping9, tmp_path, capsys):
     out = tmp_path / "new" / "step.pt2"
     assert main(["export", str(mapping9), "--out", str(out)]) == 0

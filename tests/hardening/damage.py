@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-COUNT = int(os.environ.get("MGMEM_FUZZ", "400"))
+COUNT = int(os.environ.get("MGMEM_FUZZ", "160"))
 """Damaged files in all; ``MGMEM_FUZZ=10000`` by hand."""
 
 ODD: list[Any] = [

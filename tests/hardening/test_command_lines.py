@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mgmem.cli import main
 
-COUNT = int(os.environ.get("MGMEM_COMMANDS", "60"))
+COUNT = int(os.environ.get("MGMEM_COMMANDS", "30"))
 
 VALUES = st.sampled_from(
     ["", "-1", "0", "1", "2", "3", "0.5", "nan", "inf", "-inf", "1e400", "9" * 20, "9" * 5000,

@@ -237,8 +237,8 @@ def test_walls_are_drawn_only_where_it_has_not_been(visit):
     assert now(page, "[...now.walls]") == before
 
 
-def test_the_slider_goes_back_in_time_and_a_step_from_there_starts_another_future(visit):
-    page = visit.open_still("r5")
+def test_the_slider_goes_back_in_time_and_a_step_from_there_starts_another_future(walked):
+    page = walked("r5")
     assert page.get_attribute("#time", "max") == "5"
     page.evaluate(
         "() => { const t = document.getElementById('time'); t.value = 2; "
@@ -368,8 +368,8 @@ def test_who_wants_less_motion_gets_a_page_that_stands_still(visit):
     assert now(page, "now.agent") == [7, 8]
 
 
-def test_a_step_and_an_answer_take_less_than_50_ms(visit):
-    page = visit.open_still(SPIRAL)
+def test_a_step_and_an_answer_take_less_than_50_ms(walked):
+    page = walked(SPIRAL)
     until(page, "mgmem.belief.fresh === 1")
     times = page.evaluate(
         """async () => {

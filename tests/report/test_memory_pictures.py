@@ -96,7 +96,7 @@ def test_maps_read_out_of_the_memory_are_shown(read_history, tmp_path):
             )
         assert f"channel {read_history.chosen[0] + 1} of 8" in words(figure)
         assert f"{moment.right('believed'):.1%} of the cells seen right" in words(figure)
-        assert read_image(style.save_figure(figure, tmp_path / "read.png")).std() > 20
+    assert read_image(style.save_figure(figure, tmp_path / "read.png")).std() > 20
 
 
 def test_a_walk_is_animated_as_world_memory_map_and_answer(read_history, tmp_path):
@@ -116,10 +116,10 @@ def test_a_walk_is_animated_as_world_memory_map_and_answer(read_history, tmp_pat
 def test_models_without_grids_get_pictures_without_them(history, tmp_path):
     bare = tuple(replace(moment, hidden=None, cell=None) for moment in history.moments)
     without = replace(history, channels=None, moments=bare)
-    for figure in (draw_moment(without), draw_strip(without)):
+    for figure in (draw_strip(without), draw_moment(without)):
         assert shows(figure, bare[-1].answer)
         assert "hidden state" not in words(figure)
-        read_image(style.save_figure(figure, tmp_path / "bare.png"))
+    read_image(style.save_figure(figure, tmp_path / "bare.png"))
 
 
 def test_a_moment_without_a_question_says_so(history):
@@ -172,9 +172,9 @@ def fake_ffmpeg(tmp_path, monkeypatch):
     return program
 
 
-def test_an_mp4_hands_all_frames_to_ffmpeg(history, tmp_path, fake_ffmpeg):
-    path = animation.animate(history, tmp_path / "walk.mp4", dpi=40, rate=5)
-    frames = list(animation.moment_frames(history, 40))
+def test_an_mp4_hands_all_frames_to_ffmpeg(read_history, tmp_path, fake_ffmpeg):
+    path = animation.animate(read_history, tmp_path / "walk.mp4", dpi=40, rate=5)
+    frames = list(animation.moment_frames(read_history, 40))
     height, width, _ = frames[0].shape
     assert height % 2 == width % 2 == 0
     content = np.frombuffer(path.read_bytes(), np.uint8).reshape(-1, height, width, 3)
@@ -185,17 +185,17 @@ def test_an_mp4_hands_all_frames_to_ffmpeg(history, tmp_path, fake_ffmpeg):
     assert f"-s {width}x{height}" in said
 
 
-def test_a_failing_ffmpeg_leaves_nothing_behind(history, tmp_path, fake_ffmpeg):
+def test_a_failing_ffmpeg_leaves_nothing_behind(read_history, tmp_path, fake_ffmpeg):
     fake_ffmpeg.write_text("#!/bin/sh\ncat > /dev/null\necho no such codec >&2\nexit 1\n")
     with pytest.raises(UsageError, match="no such codec"):
-        animation.animate(history, tmp_path / "walk.mp4", dpi=40)
+        animation.animate(read_history, tmp_path / "walk.mp4", dpi=40)
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
 
-def test_without_ffmpeg_an_mp4_is_refused(history, tmp_path, monkeypatch):
+def test_without_ffmpeg_an_mp4_is_refused(read_history, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="needs ffmpeg"):
-        animation.animate(history, tmp_path / "walk.mp4")
+        animation.animate(read_history, tmp_path / "walk.mp4")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from mgmem.errors import UsageError
 from mgmem.experiments import find
 from mgmem.experiments.records import load_records
 from mgmem.model import ask
+from mgmem.report import stories
 from mgmem.report.stories import draw_story, section, tell
 from mgmem.report.style import save_figure
 from mgmem.report.tables import check_between
@@ -29,6 +30,11 @@ needs_data = pytest.mark.skipif(
     not (Path(os.environ.get("MGMEM_DATA", "")) / "babi").is_dir(),
     reason="no bAbI: set MGMEM_DATA to a folder with babi/tasks_1-20_v1-2.tar.gz in it",
 )
+
+
+def labels(figure):
+    """The words below the lowest panel."""
+    return [text.get_text() for text in figure.axes[5].get_xticklabels()]
 
 
 def recorded(name="babi"):
@@ -60,15 +66,22 @@ def test_a_story_is_told_as_the_memory_answers_it_at_once(name):
 
 
 @needs_data
-def test_a_story_is_drawn_with_all_levels_and_a_long_one_is_cut(tmp_path):
+def test_a_story_is_drawn_with_all_levels_and_a_long_one_is_cut(tmp_path, monkeypatch):
+    """Cut after far fewer words than by default: every word is a label that takes its time."""
     task, model = find("babi").build()
-    for episode, words in ((40, 24), (891, 163)):  # 160 are drawn at most
-        told = tell(model, task, episode)
-        assert len(told.words) == words
-        path = save_figure(draw_story(told), tmp_path / f"{episode}.png")
-        height, width, _ = read_image(path).shape
-        assert height > 400
-        assert width > 600
+    told = tell(model, task, 40)
+    assert len(told.words) == 24
+    whole = draw_story(told)
+    assert [len(axes.images) for axes in whole.axes[:6]] == [1, 1, 1, 1, 1, 0]
+    assert labels(whole) == list(told.words)
+    height, width, _ = read_image(save_figure(whole, tmp_path / "whole.png")).shape
+    assert height > 400
+    assert width > 600
+    monkeypatch.setattr(stories, "_MOST_WORDS", 9)
+    cut = draw_story(told)
+    assert labels(cut) == list(told.words[-9:])
+    assert "its last 9 words" in cut.get_suptitle()
+    assert read_image(save_figure(cut, tmp_path / "cut.png")).std() > 20
     with pytest.raises(UsageError, match="numbered from 0"):
         tell(model, task, -1)
 

@@ -2,8 +2,7 @@
 
 import contextlib
 import io
-import os
-import subprocess
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,13 +51,16 @@ def train(folder: Path, *more: str, base: Sequence[str] = SMALL) -> Ended:
     return Ended(code, said.getvalue())
 
 
-def torchrun(
-    folder: Path, processes: int, *more: str, base: Sequence[str] = SMALL
-) -> subprocess.CompletedProcess:
-    start = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
-    start += ["--standalone", *command(folder, *more, base=base)[1:]]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(start, capture_output=True, text=True, check=False, env=environment)
+def torchrun(folder: Path, processes: int, *more: str, base: Sequence[str] = SMALL) -> None:
+    """torchrun, itself in this process; an error if one of the processes that it starts fails."""
+    from torch.distributed.run import main as launch
+
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    start = [f"--nproc-per-node={processes}", "--standalone"]
+    launch([*start, *command(folder, *more, base=base)[1:]])
+    for number, handler in handlers.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 def final(folder: Path) -> dict:

@@ -4,21 +4,26 @@ import os
 import random
 import signal
 import subprocess
+import threading
 import time
+from contextlib import contextmanager
 
 from runs import assert_identical, command, final, train, updates
+
+from mgmem.training.folder import writing
 
 KILLS = int(os.environ.get("MGMEM_TEST_KILLS", "1"))
 """How often the run is killed; more with MGMEM_TEST_KILLS=20."""
 
 
 def test_a_run_killed_at_random_moments_ends_in_bit_identical_weights(tmp_path):
-    often = (*updates(10 + 15 * KILLS, 5 + 5 * KILLS), "--checkpoint-seconds", "0.05")
-    whole = train(tmp_path / "whole", *often)
+    length = updates(5 + 15 * KILLS, 2 + 5 * KILLS)
+    whole = train(tmp_path / "whole", *length)
     assert whole.returncode == 0, whole.stderr
     moments = random.Random(1)
     killed = 0
     while killed < KILLS:
+        often = (*length, "--checkpoint-seconds", "0.05")
         run = subprocess.Popen(command(tmp_path / "killed", *often))
         deadline = time.monotonic() + 300
         before = set((tmp_path / "killed").glob("checkpoint-*"))
@@ -32,7 +37,7 @@ def test_a_run_killed_at_random_moments_ends_in_bit_identical_weights(tmp_path):
         run.wait()
         killed += 1
     # What was killed leaves no lock: this one may write.
-    last = train(tmp_path / "killed", *often)
+    last = train(tmp_path / "killed", *length)
     assert last.returncode == 0, last.stderr
     assert_identical(final(tmp_path / "whole"), final(tmp_path / "killed"))
 
@@ -69,16 +74,47 @@ def updates_of(folder):
     return content["progress"]["updates"] + content["stage"]["update"]
 
 
-def test_a_folder_has_one_writer_which_saves_and_ends_cleanly_on_sigterm(tmp_path):
-    first = subprocess.Popen(command(tmp_path, *updates(100_000), "--checkpoint-seconds", "0.05"))
-    while not list(tmp_path.glob("checkpoint-*")):
-        assert first.poll() is None
-        time.sleep(0.02)
-    second = train(tmp_path, *updates(100_000))
+def test_a_folder_has_one_writer(tmp_path):
+    with writing(tmp_path):
+        second = train(tmp_path, *updates(2))
     assert second.returncode == 2
-    assert f"another training (process {first.pid})" in second.stderr
-    first.terminate()
-    assert first.wait(timeout=60) == 0
+    assert f"another training (process {os.getpid()})" in second.stderr
+    assert not list(tmp_path.glob("checkpoint-*"))
+
+
+def unheard(number, frame):
+    raise AssertionError("nothing listens to SIGTERM")
+
+
+@contextmanager
+def sigterm_after_a_checkpoint(folder):
+    """This process is asked to end once a run in it has saved."""
+    over = threading.Event()
+
+    def strike():
+        while not list(folder.glob("checkpoint-*")):
+            if over.wait(0.02):
+                return
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, unheard)
+    striker = threading.Thread(target=strike)
+    striker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        striker.join()
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_run_saves_and_ends_cleanly_on_sigterm(tmp_path):
+    started = time.monotonic()
+    limits = ("--checkpoint-seconds", "0.05", "--max-minutes", "2")  # should it not listen
+    with sigterm_after_a_checkpoint(tmp_path):
+        ended = train(tmp_path, *updates(100_000), *limits)
+    assert ended.returncode == 0, ended.stderr
+    assert time.monotonic() - started < 60
     done = updates_of(tmp_path)
     assert done > 0
     more = ("--max-updates", str(done + 1))

@@ -146,7 +146,8 @@ def test_no_test_story_is_trained_on():
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_weights(tmp_path):
-    base = ["babi", "--task", "tasks=20", "--threads", "1", "--quiet"]
+    """With the quickest reader: other tests stop and resume the memory itself."""
+    base = ["babi-lstm", "--task", "tasks=20", "--threads", "1", "--quiet"]
     for setting in ("begin.updates 1", "read.updates 2", "finish.updates 2"):
         name, value = setting.split()
         base += [f"--{name}", value]
