@@ -156,10 +156,8 @@ def mapping_dnc() -> Recipe:
 
 def mapping_one_scale() -> Recipe:
     """Ours for networks of one scale, in fewer updates: theirs cost two to six times as much."""
-    reach, *whole = FAST_MAPPING.stages
-    few = dict(zip(("reach", "learn", "finish"), (3_000, 400, 400), strict=True))
-    stages = (replace(stage, updates=few[stage.name]) for stage in (reach, *whole))
-    return Recipe(tuple(replace(s, validation=Validation(100, 100)) for s in stages))
+    few = {"reach": 3_000, "learn": 400, "finish": 400}
+    return Recipe(tuple(replace(s, updates=few[s.name]) for s in FAST_MAPPING.stages))
 
 
 def mapping_whole() -> Recipe:
