@@ -369,6 +369,23 @@ def test_long_stories_are_cut_after_a_whole_answer(babi_folder):
             asked = stories.question[own]
             assert not set(asked[kept]) & set(asked[~kept])
     assert (stories.cut(800) > 0).mean() > 0.999
+    each = stories.cut(tuple(range(20, 40)))  # its own length for every task
+    for task in (1, 5, 20):
+        own = stories.task == task
+        assert (each[own] == stories.cut(19 + task)[own]).all()
+
+
+def test_no_story_asks_before_it_has_told_something(babi_folder):
+    stories = Babi().stories("train")
+    assert stories.soonest.min() == 10
+    assert (stories.cut(1_400)[stories.soonest > 20] > 0).all()
+    soon = stories.soonest <= 50
+    assert (stories.cut(50) > 0)[~soon].mean() == 0
+
+
+def test_a_story_that_asks_nothing_within_its_words_is_refused(babi_folder):
+    task = Babi()
+    stories = task.stories("train")
     with pytest.raises(UsageError, match="asks nothing within 10 words"):
         task.chosen("train", np.flatnonzero(stories.cut(10) == 0)[:1], 10)
 

@@ -30,6 +30,11 @@ def make(task, lesson, seed=0, batch=8, share=None):
     return lesson.feed(task, SeedStream(seed, "train"), batch, share or Share())
 
 
+def heard(score):
+    """Marks of a batch whose queries were answered so well."""
+    return torch.tensor([[4 * score, 4.0]])
+
+
 def same(one, other):
     assert torch.equal(one.inputs, other.inputs)
     assert torch.equal(one.times, other.times)
@@ -47,7 +52,7 @@ def test_a_feed_goes_on_from_a_saved_position_with_the_same_batches(task, lesson
     feed = make(task, lesson, 3)
     for _ in range(7):
         feed.next()
-        feed.score(0.9)
+        feed.hear(heard(0.9))
     saved = feed.state_dict()
     expected = [feed.next() for _ in range(6)]
     other = make(task, lesson, 3)
@@ -62,7 +67,7 @@ def test_growth_ends_where_it_is_told_and_counts_as_whole_there():
     lengths = []
     for _ in range(5):
         lengths.append((len(feed.next().inputs), feed.horizon.growing))
-        feed.score(1.0)
+        feed.hear(heard(1.0))
     assert lengths == [(3, 3), (6, 6), (10, None), (10, None), (10, None)]
 
 
@@ -128,11 +133,11 @@ def test_chunks_are_as_few_as_possible_and_even(horizon, longest):
 def test_the_horizon_grows_only_once_the_score_meets_the_goal_and_says_how_near_it_is():
     feed = make(TASK, Walks(groups=2, chunk=8, growth=Growth(8, goal=0.8)), batch=4)
     for _ in range(200):
-        feed.score(0.7)
+        feed.hear(heard(0.7))
     assert feed.horizon.growing == 8
     assert str(feed.horizon) == "horizon 8 (score 0.70 of 0.8)"
     for _ in range(200):
-        feed.score(0.95)
+        feed.hear(heard(0.95))
     assert feed.horizon.growing is None
     assert str(feed.horizon) == ""
     assert len(feed.next().inputs) == 7  # 49 steps in seven chunks
@@ -143,7 +148,7 @@ def test_stretches_begin_anywhere_and_lengthen():
     lengths, places = [], set()
     for _ in range(120):
         batch = feed.next()
-        feed.score(1.0)
+        feed.hear(heard(1.0))
         lengths.append(len(batch.inputs))
         places |= {tuple(place) for place in batch.inputs[0, :, 2:, 0, 0].tolist()}
     assert lengths == sorted(lengths)
@@ -155,7 +160,7 @@ def test_queries_are_late_and_limited_where_the_recipe_says_so():
     feed = make(TASK, ANYWHERE)
     assert all(feed.next().times.tolist() == [3, 4, 5, 6] for _ in range(3))
     for _ in range(100):
-        feed.score(1.0)
+        feed.hear(heard(1.0))
     times = [feed.next().times for _ in range(5)][-1]
     assert len(times) == 9
     assert int(times.min()) >= TASK.episode_length // 2
@@ -166,7 +171,7 @@ def test_sequences_are_short_until_the_score_meets_the_goal():
     lengths = []
     for _ in range(300):
         lengths.append(len(feed.next().inputs))
-        feed.score(1.0)
+        feed.hear(heard(1.0))
     assert sorted(set(lengths)) == [2, 3, 4, 5]
     assert lengths == sorted(lengths)
     again = make(RECALL, Sequences(growth=Growth(2, goal=0.9)))

@@ -102,36 +102,67 @@ def test_several_processes_share_what_one_would_read():
         assert abs(len(alone) - len(together)) <= 1 or alone[0] == together[0]
 
 
-def lengths_of_a_pool(source, score):
-    """Steps of every batch of the pool that comes next, all answered equally well."""
-    pool, steps = source.state_dict()["pool"], []
+GROWING = Stories(growth=Growth(20, factor=2.0, goal=0.6), longest=100)
+
+
+def heard(score, *tasks):
+    """Marks of a batch with 400 questions of each of these tasks, answered so well."""
+    marks = torch.zeros(20, 2)
+    for task in tasks:
+        marks[task - 1] = torch.tensor([400 * score, 400.0])
+    return marks
+
+
+def longest_of_a_pool(source, score, *tasks):
+    """Words of the longest story of each task in the pool that comes next, all answered so well."""
+    pool, longest = source.state_dict()["pool"], np.zeros(21, int)
     while source.state_dict()["pool"] == pool:
-        steps.append(source.next().inputs.shape[0])
-        source.score(score)
-    return steps
+        batch = source.next()
+        np.maximum.at(longest, batch.episode.numpy() // NUMBERED, batch.lengths.numpy())
+        source.hear(heard(score, *tasks))
+    return longest
 
 
-def test_short_beginnings_come_first_and_grow_with_each_pool_that_is_known():
-    source = feed(Stories(growth=Growth(20, factor=5.0, goal=0.6), longest=100))
-    for _ in range(4):
-        assert max(lengths_of_a_pool(source, 0.5)) <= 20
-    while source.horizon.growing == 20:
-        assert max(lengths_of_a_pool(source, 1.0)) <= 20  # a pool keeps its length
+def test_stories_grow_task_by_task_with_each_pool_whose_answers_are_right():
+    source = feed(GROWING, Babi((1, 2, 16)))
+    # Task 2 seldom asks within twenty words, task 16 has no shorter stories.
+    assert source.horizon.limits[:2] == (20, 41)
+    for score in (0.5, 0.5, 1.0):
+        longest = longest_of_a_pool(source, score, 1)
+        assert longest[1] <= 20 < longest[2] <= 41 < longest[16] == 47  # a pool keeps its lengths
+    longest = longest_of_a_pool(source, 1.0, 2)
+    assert 60 < longest[1] <= 100
+    assert longest[2] <= 41
+    assert longest_of_a_pool(source, 1.0)[2] > 80
     assert source.horizon.growing is None
-    assert max(lengths_of_a_pool(source, 1.0)) > 90
+    assert str(source.horizon) == ""
+
+
+def test_what_grows_is_said():
+    source = feed(GROWING, Babi((1, 2, 16)))
+    assert str(source.horizon) == "1 of 3 tasks whole, the others' words 1:20, 2:41"
+
+
+def test_marks_are_right_questions_and_questions_of_each_task():
+    source = feed(task=Babi((8, 15)))
+    batch = source.next()
+    right = torch.nn.functional.one_hot(batch.targets[0], 159).float()
+    marks = source.marks((right,), batch)
+    assert marks[:, 1].tolist() == asked(batch).tolist()
+    assert torch.equal(marks[:, 0], marks[:, 1])
+    assert source.marks((-right,), batch)[:, 0].sum() == 0
 
 
 def test_a_feed_that_goes_on_in_the_middle_of_growing_gives_the_same_batches():
-    first = feed(Stories(growth=Growth(20, goal=0.6), longest=100))
+    first, second = feed(GROWING), feed(GROWING)
     for _ in range(30):
         first.next()
-        first.score(1.0)
-    second = feed(Stories(growth=Growth(20, goal=0.6), longest=100))
+        first.hear(heard(1.0, 1, 7))
     second.load_state_dict(first.state_dict())
     for _ in range(20):
         assert torch.equal(first.next().inputs, second.next().inputs)
-        first.score(1.0)
-        second.score(1.0)
+        first.hear(heard(1.0, 2))
+        second.hear(heard(1.0, 2))
     assert first.state_dict() == second.state_dict()
 
 
@@ -148,10 +179,10 @@ def test_no_test_story_is_trained_on():
 def test_a_run_that_was_stopped_goes_on_to_the_same_weights(tmp_path):
     """With the quickest reader: other tests stop and resume the memory itself."""
     base = ["babi-lstm", "--task", "tasks=20", "--threads", "1", "--quiet"]
-    for setting in ("begin.updates 1", "read.updates 2", "finish.updates 2"):
+    for setting in ("read.updates 3", "finish.updates 2"):
         name, value = setting.split()
         base += [f"--{name}", value]
-    for stage in ("begin", "read", "finish"):
+    for stage in ("read", "finish"):
         base += [f"--{stage}.validation.episodes", "4", f"--{stage}.validation.every", "2"]
         base += [f"--{stage}.lesson.words", "100", f"--{stage}.lesson.pool", "40"]
     for folder, stops in (("whole", ()), ("stopped", ("2", "4"))):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mgmem.errors import UsageError
-from mgmem.tasks.babi_data import TASKS, Ints, Stories, load_stories
+from mgmem.tasks.babi_data import TASKS, Ints, Longest, Stories, load_stories
 from mgmem.tasks.babi_text import VOCABULARY
 from mgmem.tasks.base import ERROR, Batch, Metric, Reads, Shapes, check_piece
 from mgmem.tasks.losses import class_loss
@@ -86,7 +86,7 @@ class Babi:
             )
         return self.chosen(stream.split, order[first : first + count])
 
-    def chosen(self, split: Split, numbers: Ints, longest: int = LONGEST) -> StoryEpisodes:
+    def chosen(self, split: Split, numbers: Ints, longest: Longest = LONGEST) -> StoryEpisodes:
         """Stories by their numbers among ``stories(split)``.
 
         longest: cut each after its last answer within so many words.
@@ -120,7 +120,7 @@ class StoryEpisodes:
     Their numbers say their task: 3,000,017 is story 17 of its split, and of task 3.
     """
 
-    def __init__(self, stories: Stories, numbers: Ints, longest: int = LONGEST) -> None:
+    def __init__(self, stories: Stories, numbers: Ints, longest: Longest = LONGEST) -> None:
         lengths = stories.cut(longest)[numbers]
         if not lengths.all():
             raise UsageError(f"a story asks nothing within {longest} words: leave it out")

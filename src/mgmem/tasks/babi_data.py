@@ -136,6 +136,8 @@ _FILES: tuple[tuple[str, str, str], ...] = (
 )
 
 TASKS = len(_FILES)
+Longest = int | tuple[int, ...]
+"""Words within which stories are cut: the same for all tasks, or one number for each."""
 NAMES: tuple[str, ...] = tuple(name.replace("-", " ") for name, _, _ in _FILES)
 """What each task is called, task 1 first."""
 
@@ -196,7 +198,13 @@ class Stories:
         words = self.words[self.first[story] : self.first[story + 1]]
         return words, slice(int(self.first_answer[story]), int(self.first_answer[story + 1]))
 
-    def cut(self, longest: int) -> Ints:
+    @property
+    def soonest(self) -> Ints:
+        """(stories,) words of each up to its first answer."""
+        first = np.where(self.question == 0, self.places + 1, 0)
+        return np.maximum.reduceat(first, self.first_answer[:-1])
+
+    def cut(self, longest: Longest) -> Ints:
         """(stories,) words of each up to its last answer that ends within ``longest`` words.
 
         Stories that are no longer than that are whole; 0: nothing is answered so early.
@@ -228,13 +236,15 @@ def _starts(sizes: Ints | Sequence[int]) -> Ints:
 
 
 @lru_cache(maxsize=4)
-def _cut(stories: Stories, longest: int) -> Ints:
+def _cut(stories: Stories, longest: Longest) -> Ints:
+    limits = np.broadcast_to(longest, TASKS)[stories.task - 1]
     # Answers are in order, so a question's last word is the one before another begins.
     last = np.append(stories.question[1:] != stories.question[:-1], True)
     last[stories.first_answer[1:] - 1] = True
-    ends = np.where(last & (stories.places < longest), stories.places + 1, 0)
+    within = stories.places < np.repeat(limits, np.diff(stories.first_answer))
+    ends = np.where(last & within, stories.places + 1, 0)
     reached = np.maximum.reduceat(ends, stories.first_answer[:-1])
-    return np.where(stories.lengths <= longest, stories.lengths, reached)
+    return np.where(stories.lengths <= limits, stories.lengths, reached)
 
 
 def load_stories(split: Split) -> Stories:

@@ -45,12 +45,19 @@ class StoryScore:
         self._counts.append(np.stack(rows))
         self._task.append(batch.episode.cpu().numpy() // NUMBERED)
 
-    def result(self) -> dict[str, Estimate]:
-        """Keys error and word_error (means over tasks), failed (tasks), error/1, error/2, ..."""
+    def by_task(self) -> dict[int, Counts]:
+        """Of each task that was scored: wrong questions, questions, wrong words, words.
+
+        (4, stories) each.
+        """
         if not self._counts:
             raise UsageError("nothing has been scored yet: add at least one batch")
         task, counts = np.concatenate(self._task), np.concatenate(self._counts, 1)
-        by_task = {number: counts[:, task == number] for number in np.unique(task).tolist()}
+        return {number: counts[:, task == number] for number in np.unique(task).tolist()}
+
+    def result(self) -> dict[str, Estimate]:
+        """Keys error and word_error (means over tasks), failed (tasks), error/1, error/2, ..."""
+        by_task = self.by_task()
         errors = {k: ratio_estimate(part[0], part[1]) for k, part in by_task.items()}
         words = [ratio_estimate(part[2], part[3]) for part in by_task.values()]
         return {

@@ -12,8 +12,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
+from torch import Tensor
+
 from mgmem.errors import UsageError
-from mgmem.tasks.base import Batch
+from mgmem.tasks.base import Batch, Task
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,14 @@ class Share:
         return first + self.rank * part, part
 
 
+class Growing(Protocol):
+    """How long episodes are for now; as text, how near they are to growing."""
+
+    @property
+    def growing(self) -> int | None:
+        """The length while it grows; None once it is the whole, or where growth ends."""
+
+
 class Feed(Protocol):
     """A source of batches with a position that can be saved."""
 
@@ -38,14 +49,21 @@ class Feed(Protocol):
     """Whether the memory goes on from batch to batch."""
     steps: int
     """Time steps of each of the batch's sequences so far."""
-    horizon: Horizon
-    """The length of episodes, which may grow."""
+
+    @property
+    def horizon(self) -> Growing:
+        """The length of episodes, which may grow."""
 
     def next(self) -> Batch:
         """The next batch."""
 
-    def score(self, value: float) -> None:
-        """Hear how well the last batch was answered, between 0 and 1."""
+    def marks(self, answers: tuple[Tensor, ...], batch: Batch) -> Tensor:
+        """(parts, 2): how well each part of the lesson was answered, from 0 to 1, times how much
+        of it was asked; and how much that is.
+        """
+
+    def hear(self, marks: Tensor) -> None:
+        """Hear the marks of the last batch, those of all processes added up."""
 
     def state_dict(self) -> dict[str, Any]:
         """The position."""
@@ -101,11 +119,11 @@ class Horizon:
             return ""
         return f"horizon {self.steps} (score {self._smoothed:.2f} of {self._growth.goal:g})"
 
-    def hear(self, score: float) -> None:
+    def hear(self, score: float, weight: float = 1.0) -> None:
         """Grow once the smoothed score on training queries meets the goal."""
         if self._growth is None:
             return
-        self._smoothed += (1 - self._score_decay) * (score - self._smoothed)
+        self._smoothed += (1 - self._score_decay**weight) * (score - self._smoothed)
         if self.steps < self._full and self._smoothed >= self._growth.goal:
             self.steps = min(self._full, math.ceil(self.steps * self._growth.factor))
             # The new stretch has to be learned before the next: the score starts lower again.
@@ -120,3 +138,26 @@ class Horizon:
         if not 1 <= state["horizon"] <= self._full:
             raise UsageError(f"episodes of {state['horizon']} steps; they have 1 to {self._full}")
         self.steps, self._smoothed = state["horizon"], state["smoothed"]
+
+
+class OneHorizon:
+    """Marks of feeds whose episodes all have one length."""
+
+    _task: Task
+    horizon: Horizon
+
+    def marks(self, answers: tuple[Tensor, ...], batch: Batch) -> Tensor:
+        """(1, 2): the task's deciding metric, from 0 to 1, times the answers that count."""
+        counted, value = float(batch.counted()), 0.0
+        if counted:
+            score, metric = self._task.new_score(), self._task.metric
+            score.add(answers, batch)
+            value = score.result()[metric.name].value
+            value = value if metric.higher_is_better else 1 - value
+        return torch.tensor([[value * counted, counted]])
+
+    def hear(self, marks: Tensor) -> None:
+        """Longer episodes once these are known."""
+        right, counted = marks[0].tolist()
+        if counted:
+            self.horizon.hear(right / counted)

@@ -8,7 +8,7 @@ from typing import Any
 from mgmem.errors import UsageError
 from mgmem.tasks.base import Batch, SequenceTask, Task
 from mgmem.tasks.seeds import SeedStream
-from mgmem.training.feed import Growth, Horizon, Share
+from mgmem.training.feed import Growth, Horizon, OneHorizon, Share
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,11 @@ class Sequences:
         return task.episode_length
 
 
-class SequenceFeed:
+class SequenceFeed(OneHorizon):
     """Every batch is fresh sequences from their first step to their last."""
 
     carries_state = False
+    _task: SequenceTask
 
     def __init__(
         self, lesson: Sequences, task: SequenceTask, stream: SeedStream, batch: int, share: Share
@@ -56,10 +57,6 @@ class SequenceFeed:
         self._updates += 1
         self.steps += episodes.length
         return episodes.batch(0, episodes.length)
-
-    def score(self, value: float) -> None:
-        """Longer sequences once these are known."""
-        self.horizon.hear(value)
 
     def state_dict(self) -> dict[str, Any]:
         """The number of batches so far, and how long they are."""

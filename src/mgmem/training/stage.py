@@ -119,17 +119,8 @@ class StageRun:
         )
 
     def _tell_feed(self, answers: tuple[Tensor, ...], batch: Batch) -> None:
-        """Let the feed hear how well the batch was answered: the same number in every process."""
-        counted, value = float(batch.counted()), 0.0
-        if counted:
-            score, metric = self.task.new_score(), self.task.metric
-            score.add(answers, batch)
-            value = score.result()[metric.name].value
-            value = value if metric.higher_is_better else 1 - value
-        heard = torch.tensor([value * counted, counted], device=self._device)
-        weighed, total = summed(heard).tolist()
-        if total:
-            self.feed.score(weighed / total)
+        """Let the feed hear how well the batch was answered: the same in every process."""
+        self.feed.hear(summed(self.feed.marks(answers, batch).to(self._device)))
 
     def state_dict(self) -> dict[str, Any]:
         """All that going on needs, apart from the model's weights."""

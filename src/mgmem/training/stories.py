@@ -2,25 +2,33 @@
 
 Every task gives as many questions as any other, however many stories they are in, unless it has so
 few that they would only be learned by heart. Stories are drawn some hundreds at a time and put
-beside others of their length, so that little is read past an end.
+beside others of their length, so that little is read past an end. Stories that grow do so task by
+task: what is hard in one does not hold back the others.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from mgmem.errors import UsageError
 from mgmem.tasks.babi import Babi
 from mgmem.tasks.babi_data import TASKS, Ints
+from mgmem.tasks.babi_data import Stories as Told
 from mgmem.tasks.base import Batch, Task
 from mgmem.tasks.seeds import SeedStream
 from mgmem.training.feed import Growth, Horizon, Share
 
 _EPOCH = 10_000
 """Questions of a task that count as an epoch; bAbI's training files have so many each."""
+_ASKING = 0.25
+"""Share of a task's stories that ask something within the words they begin with, at least."""
+_HEARD = 8
+"""Questions of a task that weigh as much as a batch elsewhere in its smoothed score."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class Stories:
     longest: int = 800
     """Stories are cut after their last answer within so many words."""
     growth: Growth | None = None
-    """Fewer words at first: who is where is soonest learned from two sentences."""
+    """Fewer words at first, and more of a task as its questions come out right."""
 
     def __post_init__(self) -> None:
         for name in ("words", "fewest", "pool", "longest"):
@@ -82,8 +90,8 @@ class StoryFeed:
         self._stories = task.stories(stream.split)
         self._asked = np.bincount(self._stories.task, self._stories.questions, TASKS + 1)[1:]
         self._most, self._share = batch, share
-        self.horizon = Horizon(lesson.growth, lesson.longest)
-        self._pool, self._given, self._limit = 0, 0, self.horizon.steps
+        self.horizon = TaskHorizons(lesson.growth, self._stories, task.tasks, lesson.longest)
+        self._pool, self._given, self._limits = 0, 0, self.horizon.limits
         self._batches: list[Ints] | None = None
         self.steps = 0
         """Words of each of the batches' longest stories."""
@@ -93,11 +101,11 @@ class StoryFeed:
         if self._batches is None:
             self._batches = self._cut_pool()
         chosen = self._batches[self._given][self._share.rank :: self._share.world]
-        episodes = self._task.chosen(self._stream.split, chosen, self._limit)
+        episodes = self._task.chosen(self._stream.split, chosen, self._limits)
         self._given += 1
         if self._given == len(self._batches):
             self._pool, self._given, self._batches = self._pool + 1, 0, None
-            self._limit = self.horizon.steps
+            self._limits = self.horizon.limits
         self.steps += episodes.length
         return episodes.batch(0, episodes.length)
 
@@ -106,19 +114,31 @@ class StoryFeed:
         """How often a task of 10,000 questions has been read."""
         return self._pool * self._lesson.pool / _EPOCH
 
-    def score(self, value: float) -> None:
-        """Longer stories, from the next pool on, once these are known."""
-        self.horizon.hear(value)
+    def marks(self, answers: tuple[Tensor, ...], batch: Batch) -> Tensor:
+        """(tasks, 2): right questions of each task, and questions."""
+        marks, score = torch.zeros(TASKS, 2), self._task.new_score()
+        score.add(answers, batch)
+        for task, (wrong, asked, *_) in score.by_task().items():
+            marks[task - 1] = torch.tensor([asked.sum() - wrong.sum(), asked.sum()])
+        return marks
+
+    def hear(self, marks: Tensor) -> None:
+        """Longer stories of a task, from the next pool on, once these are known."""
+        self.horizon.hear(marks)
 
     def state_dict(self) -> dict[str, Any]:
         """The position."""
-        position = {"pool": self._pool, "given": self._given, "limit": self._limit}
-        return {**position, "steps": self.steps, **self.horizon.state_dict()}
+        position = {"pool": self._pool, "given": self._given, "limits": list(self._limits)}
+        return {**position, "steps": self.steps, "horizons": self.horizon.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to a saved position."""
-        self._pool, self._given, self._limit = state["pool"], state["given"], state["limit"]
-        self.horizon.load_state_dict(state)
+        self.horizon.load_state_dict(state["horizons"])
+        self._pool, self._given, self._limits = (
+            state["pool"],
+            state["given"],
+            tuple(state["limits"]),
+        )
         self.steps, self._batches = state["steps"], None
 
     def _cut_pool(self) -> list[Ints]:
@@ -126,7 +146,7 @@ class StoryFeed:
         pool, world = self._pool, self._share.world
         random = self._random(0, pool)
         numbers = np.concatenate([self._draw(task, pool) for task in self._task.tasks])
-        lengths = self._stories.cut(self._limit)
+        lengths = self._stories.cut(self._limits)
         numbers = random.permutation(numbers[lengths[numbers] > 0])
         numbers = numbers[: len(numbers) // world * world]
         order = numbers[np.argsort(lengths[numbers], kind="stable")]
@@ -159,3 +179,53 @@ class StoryFeed:
     def _random(self, *key: int) -> np.random.Generator:
         seed = np.random.SeedSequence(self._stream.root, spawn_key=key)
         return np.random.Generator(np.random.Philox(seed))
+
+
+class TaskHorizons:
+    """How long the stories of every task are for now."""
+
+    def __init__(
+        self, growth: Growth | None, stories: Told, tasks: tuple[int, ...], longest: int
+    ) -> None:
+        self._of: dict[int, Horizon] = {}
+        for task in sorted(set(tasks)):
+            own = stories.task == task
+            whole = min(longest, int(stories.lengths[own].max()))
+            asking = int(np.quantile(stories.soonest[own], _ASKING))
+            start = None if growth is None else replace(growth, start=max(growth.start, asking))
+            self._of[task] = Horizon(start, whole)
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """Words of each task's stories."""
+        return tuple(self._of[k].steps if k in self._of else 1 for k in range(1, TASKS + 1))
+
+    @property
+    def growing(self) -> int | None:
+        """Words of the shortest stories that still grow; None once all are whole."""
+        left = [horizon.growing for horizon in self._of.values()]
+        return min((steps for steps in left if steps is not None), default=None)
+
+    def __str__(self) -> str:
+        left = {task: h for task, h in self._of.items() if h.growing is not None}
+        if not left:
+            return ""
+        words = ", ".join(f"{task}:{horizon.steps}" for task, horizon in left.items())
+        whole = len(self._of) - len(left)
+        return f"{whole} of {len(self._of)} tasks whole, the others' words {words}"
+
+    def hear(self, marks: Tensor) -> None:
+        """Right questions of each task, and questions: (tasks, 2)."""
+        for task, horizon in self._of.items():
+            right, asked = marks[task - 1].tolist()
+            if asked:
+                horizon.hear(right / asked, asked / _HEARD)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Length and score of each task."""
+        return {str(task): horizon.state_dict() for task, horizon in self._of.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        for task, horizon in self._of.items():
+            horizon.load_state_dict(state[str(task)])

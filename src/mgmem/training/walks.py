@@ -15,7 +15,7 @@ from mgmem.errors import UsageError
 from mgmem.tasks.base import Batch, Episodes, Task, WalkTask
 from mgmem.tasks.motion import MotionName
 from mgmem.tasks.seeds import SeedStream
-from mgmem.training.feed import Growth, Horizon, Share
+from mgmem.training.feed import Growth, Horizon, OneHorizon, Share
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class _Group:
     episodes: Episodes
 
 
-class WalkFeed:
+class WalkFeed(OneHorizon):
     """Chunks of long episodes, in groups that are at different places of their episodes.
 
     With all sequences at the same step, updates swing between early and late memories; with
@@ -110,6 +110,7 @@ class WalkFeed:
     """
 
     carries_state = True
+    _task: WalkTask
 
     def __init__(
         self, lesson: Walks, task: WalkTask, stream: SeedStream, batch: int, share: Share
@@ -156,10 +157,6 @@ class WalkFeed:
         self._updates += 1
         self.steps += length
         return _side_by_side(pieces, fresh, length, times)
-
-    def score(self, value: float) -> None:
-        """Longer episodes once these are known."""
-        self.horizon.hear(value)
 
     def state_dict(self) -> dict[str, Any]:
         """Where every group is; the episodes themselves are made again from their numbers."""
