@@ -29,6 +29,14 @@ def feed(lesson=None, task=None, stream=TRAIN, batch=64, share=None):
     return (lesson or Stories()).feed(task or Babi(), stream, batch, share or Share())
 
 
+def drawn(source, pools):
+    """Questions of each task in so many pools."""
+    counts, end = np.zeros(20), source.state_dict()["pool"] + pools
+    while source.state_dict()["pool"] < end:
+        counts += asked(source.next())
+    return counts
+
+
 def asked(batch):
     """Questions of each task in a batch, by the places where answers begin."""
     fresh = torch.cat(
@@ -39,12 +47,20 @@ def asked(batch):
 
 
 def test_every_task_gives_as_many_questions_as_any_other():
-    source, counts = feed(), np.zeros(20)
-    while source.state_dict()["pool"] < 4:
-        counts += asked(source.next())
+    counts = drawn(feed(), 4)
     assert (abs(np.delete(counts, 2) - 640) < 45).all()
     # Task 3 has few stories: none is read more than twice while others are read once.
     assert 200 < counts[2] < 300
+
+
+def test_short_stories_give_as_many_questions_as_long_ones_and_what_is_known_gives_fewer():
+    source = feed(Stories(growth=Growth(90, goal=0.9, end=90), repeat=9), Babi((1, 10, 13)))
+    first = drawn(source, 4)[[0, 9, 12]]
+    assert (abs(first - 640) < 45).all()
+    source.hear(heard(1.0, 10))
+    drawn(source, 1)
+    second = drawn(source, 4)[[0, 9, 12]]
+    assert (abs(second - [640, 160, 640]) < 45).all()
 
 
 def test_an_epoch_reads_every_story_of_a_task_once():
@@ -102,7 +118,7 @@ def test_several_processes_share_what_one_would_read():
         assert abs(len(alone) - len(together)) <= 1 or alone[0] == together[0]
 
 
-GROWING = Stories(growth=Growth(20, factor=2.0, goal=0.6), longest=100)
+GROWING = Stories(growth=Growth(20, factor=5.0, goal=0.6), longest=100)
 
 
 def heard(score, *tasks):
@@ -124,23 +140,38 @@ def longest_of_a_pool(source, score, *tasks):
 
 
 def test_stories_grow_task_by_task_with_each_pool_whose_answers_are_right():
-    source = feed(GROWING, Babi((1, 2, 16)))
-    # Task 2 seldom asks within twenty words, task 16 has no shorter stories.
-    assert source.horizon.limits[:2] == (20, 41)
+    source = feed(GROWING, Babi((1, 2, 6)))
     for score in (0.5, 0.5, 1.0):
         longest = longest_of_a_pool(source, score, 1)
-        assert longest[1] <= 20 < longest[2] <= 41 < longest[16] == 47  # a pool keeps its lengths
-    longest = longest_of_a_pool(source, 1.0, 2)
+        assert longest[1] <= 20  # a pool keeps its lengths
+        assert longest[6] <= 20
+    for tasks in ((6,), (2,), ()):
+        longest = longest_of_a_pool(source, 1.0, *tasks)
     assert 60 < longest[1] <= 100
-    assert longest[2] <= 41
     assert longest_of_a_pool(source, 1.0)[2] > 80
     assert source.horizon.growing is None
     assert str(source.horizon) == ""
 
 
+def test_a_task_waits_until_the_middle_one_of_those_with_shorter_beginnings_has_come_that_far():
+    """Task 2 seldom asks within twenty words; task 16 has stories of 47 words only."""
+    source = feed(GROWING, Babi((1, 2, 6, 16)))
+    words = []
+    for tasks in ((), (6,), (2,), (1, 2), ()):
+        words.append([source.horizon.limits[task - 1] for task in (1, 6, 2, 16)])
+        longest_of_a_pool(source, 1.0, *tasks)
+    assert words[0] == words[1] == [20, 20, 0, 0]
+    assert words[2] == [20, 100, 41, 0]
+    assert words[3] == [20, 100, 100, 47]
+    assert words[4][1:] == [100, 100, 47]
+    assert words[4][0] > 90
+
+
 def test_what_grows_is_said():
-    source = feed(GROWING, Babi((1, 2, 16)))
-    assert str(source.horizon) == "1 of 3 tasks whole, the others' words 1:20, 2:41"
+    source = feed(GROWING, Babi((1, 4, 16)))
+    assert str(source.horizon) == "0 of 3 tasks whole, words of others 1:20"
+    source.hear(heard(1.0, 1))
+    assert str(source.horizon) == ""  # 24 and 47 words are the whole of the others
 
 
 def test_marks_are_right_questions_and_questions_of_each_task():

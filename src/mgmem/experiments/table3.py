@@ -43,7 +43,7 @@ def _errors(mean: float, failed: float, *tasks: float) -> dict[str, float]:
 # as its answers come out right. A long held rate, then whole stories and a fall.
 _READ = Stage(
     "read",
-    Stories(growth=Growth(20, goal=0.85)),
+    Stories(growth=Growth(20, goal=0.9)),
     Muon(weight_decay=0.1),
     updates=6_000,
     batch=64,

@@ -209,7 +209,17 @@ class Stories:
 
         Stories that are no longer than that are whole; 0: nothing is answered so early.
         """
-        return _cut(self, longest)
+        reached = np.maximum.reduceat(
+            np.where(_answered(self, longest), self.places + 1, 0), self.first_answer[:-1]
+        )
+        return np.where(self.lengths <= self._limits(longest), self.lengths, reached)
+
+    def asked(self, longest: Longest) -> Ints:
+        """(stories,) questions of each that are answered within ``longest`` words."""
+        return np.add.reduceat(_answered(self, longest), self.first_answer[:-1], dtype=np.int64)
+
+    def _limits(self, longest: Longest) -> Ints:
+        return np.broadcast_to(longest, TASKS)[self.task - 1]
 
     def take(self, chosen: Iterable[int]) -> Stories:
         """Some of the stories, in the order given."""
@@ -236,15 +246,14 @@ def _starts(sizes: Ints | Sequence[int]) -> Ints:
 
 
 @lru_cache(maxsize=4)
-def _cut(stories: Stories, longest: Longest) -> Ints:
-    limits = np.broadcast_to(longest, TASKS)[stories.task - 1]
+def _answered(stories: Stories, longest: Longest) -> npt.NDArray[np.bool_]:
+    """Which of all answer words end a question within ``longest`` words of their story."""
     # Answers are in order, so a question's last word is the one before another begins.
     last = np.append(stories.question[1:] != stories.question[:-1], True)
     last[stories.first_answer[1:] - 1] = True
-    within = stories.places < np.repeat(limits, np.diff(stories.first_answer))
-    ends = np.where(last & within, stories.places + 1, 0)
-    reached = np.maximum.reduceat(ends, stories.first_answer[:-1])
-    return np.where(stories.lengths <= limits, stories.lengths, reached)
+    limits = np.repeat(stories._limits(longest), np.diff(stories.first_answer))
+    found: npt.NDArray[np.bool_] = last & (stories.places < limits)
+    return found
 
 
 def load_stories(split: Split) -> Stories:

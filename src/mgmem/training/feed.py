@@ -106,8 +106,10 @@ class Horizon:
     def __init__(self, growth: Growth | None, full: int) -> None:
         self._growth = growth
         self._full = full if growth is None or growth.end is None else min(growth.end, full)
-        self.steps = full if growth is None else min(growth.start, full)
-        self._smoothed = 0.0
+        self.start = full if growth is None else min(growth.start, full)
+        self.steps = self.start
+        self.score = 0.0
+        """How well training queries are answered, smoothed; it counts where episodes grow."""
 
     @property
     def growing(self) -> int | None:
@@ -117,27 +119,27 @@ class Horizon:
     def __str__(self) -> str:
         if self._growth is None or self.growing is None:
             return ""
-        return f"horizon {self.steps} (score {self._smoothed:.2f} of {self._growth.goal:g})"
+        return f"horizon {self.steps} (score {self.score:.2f} of {self._growth.goal:g})"
 
     def hear(self, score: float, weight: float = 1.0) -> None:
         """Grow once the smoothed score on training queries meets the goal."""
         if self._growth is None:
             return
-        self._smoothed += (1 - self._score_decay**weight) * (score - self._smoothed)
-        if self.steps < self._full and self._smoothed >= self._growth.goal:
+        self.score += (1 - self._score_decay**weight) * (score - self.score)
+        if self.steps < self._full and self.score >= self._growth.goal:
             self.steps = min(self._full, math.ceil(self.steps * self._growth.factor))
             # The new stretch has to be learned before the next: the score starts lower again.
-            self._smoothed = 0.9 * self._growth.goal
+            self.score = 0.9 * self._growth.goal
 
     def state_dict(self) -> dict[str, Any]:
         """Length and score so far."""
-        return {"horizon": self.steps, "smoothed": self._smoothed}
+        return {"horizon": self.steps, "smoothed": self.score}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         if not 1 <= state["horizon"] <= self._full:
             raise UsageError(f"episodes of {state['horizon']} steps; they have 1 to {self._full}")
-        self.steps, self._smoothed = state["horizon"], state["smoothed"]
+        self.steps, self.score = state["horizon"], state["smoothed"]
 
 
 class OneHorizon:

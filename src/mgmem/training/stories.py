@@ -1,13 +1,14 @@
 """Learning from a finite number of stories: epochs, shuffled anew each time.
 
 Every task gives as many questions as any other, however many stories they are in, unless it has so
-few that they would only be learned by heart. Stories are drawn some hundreds at a time and put
-beside others of their length, so that little is read past an end. Stories that grow do so task by
-task: what is hard in one does not hold back the others.
+few that they would only be learned by heart, or is known. Stories are drawn some hundreds at a time
+and put beside others of their length, so that little is read past an end. Stories that grow do so
+task by task: what is hard in one does not hold back the others.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,8 +24,6 @@ from mgmem.tasks.base import Batch, Task
 from mgmem.tasks.seeds import SeedStream
 from mgmem.training.feed import Growth, Horizon, Share
 
-_EPOCH = 10_000
-"""Questions of a task that count as an epoch; bAbI's training files have so many each."""
 _ASKING = 0.25
 """Share of a task's stories that ask something within the words they begin with, at least."""
 _HEARD = 8
@@ -43,6 +42,8 @@ class Stories:
     """Questions of each task that are drawn at once and sorted by length."""
     repeat: float = 2.0
     """How often a story is read, at most, while a task of many questions is read once."""
+    rehearsed: float = 0.25
+    """Questions of a task whose answers come out right, as a share of the others'; with growth."""
     longest: int = 800
     """Stories are cut after their last answer within so many words."""
     growth: Growth | None = None
@@ -54,6 +55,8 @@ class Stories:
                 raise UsageError(f"{name} is {getattr(self, name)}: give at least 1")
         if not self.repeat > 0:
             raise UsageError(f"repeat is {self.repeat}: give a number above 0")
+        if not 0 < self.rehearsed <= 1:
+            raise UsageError(f"rehearsed is {self.rehearsed}: give a share above 0, up to 1")
 
     def feed(self, task: Task, stream: SeedStream, batch: int, share: Share) -> StoryFeed:
         """Batches of at most ``batch`` stories."""
@@ -77,8 +80,8 @@ class Stories:
 
 
 class StoryFeed:
-    """A pure function of its position: the pool, how many of its batches were given, and how long
-    its stories are; that is decided when a pool begins.
+    """A pure function of its position: which of a pool's batches were given; and of what is decided
+    when a pool begins: how long its stories are, how many of each task, and after how many others.
     """
 
     carries_state = False
@@ -88,10 +91,11 @@ class StoryFeed:
     ) -> None:
         self._lesson, self._task, self._stream = lesson, task, stream
         self._stories = task.stories(stream.split)
-        self._asked = np.bincount(self._stories.task, self._stories.questions, TASKS + 1)[1:]
         self._most, self._share = batch, share
         self.horizon = TaskHorizons(lesson.growth, self._stories, task.tasks, lesson.longest)
-        self._pool, self._given, self._limits = 0, 0, self.horizon.limits
+        self._pool, self._given = 0, 0
+        self._drawn = [0.0] * TASKS
+        self._limits, self._numbers = self._plan()
         self._batches: list[Ints] | None = None
         self.steps = 0
         """Words of each of the batches' longest stories."""
@@ -105,14 +109,25 @@ class StoryFeed:
         self._given += 1
         if self._given == len(self._batches):
             self._pool, self._given, self._batches = self._pool + 1, 0, None
-            self._limits = self.horizon.limits
+            self._drawn = [a + b for a, b in zip(self._drawn, self._numbers, strict=True)]
+            self._limits, self._numbers = self._plan()
         self.steps += episodes.length
         return episodes.batch(0, episodes.length)
 
-    @property
-    def epochs(self) -> float:
-        """How often a task of 10,000 questions has been read."""
-        return self._pool * self._lesson.pool / _EPOCH
+    def _plan(self) -> tuple[tuple[int, ...], list[float]]:
+        """Of each task, how long the next pool's stories are, and how many, on average."""
+        lesson, limits = self._lesson, self.horizon.limits
+        asked = self._stories.asked(limits)
+        most = np.bincount(self._stories.task, self._stories.questions).max()
+        numbers = [0.0] * TASKS
+        for task in self._task.tasks:
+            own = self._stories.task == task
+            known = 1.0 if lesson.growth is None else 4 * (1 - self.horizon.score(task))
+            weight = max(lesson.rehearsed, min(1.0, known))
+            if count := int(asked[own].sum()):
+                share = min(weight / count, lesson.repeat / most)
+                numbers[task - 1] = float(lesson.pool * own.sum() * share)
+        return limits, numbers
 
     def marks(self, answers: tuple[Tensor, ...], batch: Batch) -> Tensor:
         """(tasks, 2): right questions of each task, and questions."""
@@ -128,24 +143,28 @@ class StoryFeed:
 
     def state_dict(self) -> dict[str, Any]:
         """The position."""
-        position = {"pool": self._pool, "given": self._given, "limits": list(self._limits)}
-        return {**position, "steps": self.steps, "horizons": self.horizon.state_dict()}
+        return {
+            "pool": self._pool,
+            "given": self._given,
+            "steps": self.steps,
+            "limits": list(self._limits),
+            "numbers": self._numbers,
+            "drawn": self._drawn,
+            "horizons": self.horizon.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to a saved position."""
+        self._pool, self._given, self.steps = state["pool"], state["given"], state["steps"]
+        self._limits, self._batches = tuple(state["limits"]), None
+        self._numbers, self._drawn = state["numbers"], state["drawn"]
         self.horizon.load_state_dict(state["horizons"])
-        self._pool, self._given, self._limits = (
-            state["pool"],
-            state["given"],
-            tuple(state["limits"]),
-        )
-        self.steps, self._batches = state["steps"], None
 
     def _cut_pool(self) -> list[Ints]:
         """Numbers of the stories of every batch of the pool."""
-        pool, world = self._pool, self._share.world
-        random = self._random(0, pool)
-        numbers = np.concatenate([self._draw(task, pool) for task in self._task.tasks])
+        world = self._share.world
+        random = self._random(0, self._pool)
+        numbers = np.concatenate([self._draw(task) for task in self._task.tasks])
         lengths = self._stories.cut(self._limits)
         numbers = random.permutation(numbers[lengths[numbers] > 0])
         numbers = numbers[: len(numbers) // world * world]
@@ -165,13 +184,11 @@ class StoryFeed:
         count = max(lesson.fewest, fitting // world * world)
         return len(lengths) if len(lengths) - count < lesson.fewest else count
 
-    def _draw(self, task: int, pool: int) -> Ints:
-        """Numbers of a task's stories that belong to a pool: its share of endless epochs."""
+    def _draw(self, task: int) -> Ints:
+        """Numbers of a task's stories that belong to the pool: its share of endless epochs."""
         own = np.flatnonzero(self._stories.task == task)
-        asked = self._asked[task - 1]
-        share = min(1 / asked, self._lesson.repeat / self._asked.max())
-        each = self._lesson.pool * len(own) * share
-        drawn = np.arange(int(pool * each), int((pool + 1) * each))
+        first, count = self._drawn[task - 1], self._numbers[task - 1]
+        drawn = np.arange(int(first), int(first + count))
         epoch, place = np.divmod(drawn, len(own))
         orders = {e: self._random(task, e).permutation(own) for e in np.unique(epoch).tolist()}
         return np.array([orders[e][i] for e, i in zip(epoch, place, strict=True)], np.int64)
@@ -182,23 +199,47 @@ class StoryFeed:
 
 
 class TaskHorizons:
-    """How long the stories of every task are for now."""
+    """How long the stories of every task are for now.
+
+    A task begins with the words within which some of its stories ask something. It waits until the
+    middle one of those that begin with fewer has come that far: what is hard teaches nothing at
+    first, and takes time from what does.
+    """
 
     def __init__(
         self, growth: Growth | None, stories: Told, tasks: tuple[int, ...], longest: int
     ) -> None:
-        self._of: dict[int, Horizon] = {}
-        for task in sorted(set(tasks)):
+        found: dict[int, Horizon] = {}
+        for task in set(tasks):
             own = stories.task == task
             whole = min(longest, int(stories.lengths[own].max()))
             asking = int(np.quantile(stories.soonest[own], _ASKING))
             start = None if growth is None else replace(growth, start=max(growth.start, asking))
-            self._of[task] = Horizon(start, whole)
+            found[task] = Horizon(start, whole)
+        self._of = dict(sorted(found.items(), key=lambda item: (item[1].steps, item[0])))
 
     @property
     def limits(self) -> tuple[int, ...]:
-        """Words of each task's stories."""
-        return tuple(self._of[k].steps if k in self._of else 1 for k in range(1, TASKS + 1))
+        """Words of each task's stories; those of a task that waits have none."""
+        limits = [0] * TASKS
+        for task in self._begun():
+            limits[task - 1] = self._of[task].steps
+        return tuple(limits)
+
+    def score(self, task: int) -> float:
+        """How well a task's questions are answered, while its stories grow and after."""
+        return self._of[task].score
+
+    def _begun(self) -> list[int]:
+        """Tasks that do not wait; the order of tasks is that of their beginnings."""
+        begun: list[int] = []
+        reached: list[float] = []
+        for task, horizon in self._of.items():
+            if reached and np.median(reached) < horizon.start:
+                break
+            begun.append(task)
+            reached.append(math.inf if horizon.growing is None else horizon.steps)
+        return begun
 
     @property
     def growing(self) -> int | None:
@@ -207,12 +248,12 @@ class TaskHorizons:
         return min((steps for steps in left if steps is not None), default=None)
 
     def __str__(self) -> str:
-        left = {task: h for task, h in self._of.items() if h.growing is not None}
-        if not left:
+        if self.growing is None:
             return ""
-        words = ", ".join(f"{task}:{horizon.steps}" for task, horizon in left.items())
-        whole = len(self._of) - len(left)
-        return f"{whole} of {len(self._of)} tasks whole, the others' words {words}"
+        begun = self._begun()
+        left = {task: h.growing for task, h in self._of.items() if task in begun and h.growing}
+        words = ", ".join(f"{task}:{steps}" for task, steps in left.items())
+        return f"{len(begun) - len(left)} of {len(self._of)} tasks whole, words of others {words}"
 
     def hear(self, marks: Tensor) -> None:
         """Right questions of each task, and questions: (tasks, 2)."""
