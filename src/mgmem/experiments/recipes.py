@@ -87,8 +87,7 @@ FAST_MAPPING = Recipe((_REACH, *walks(1_800, 1_200)))
 # The large network has a level and two layers more between the agent's place and the finest grid.
 # On stretches of a walk it learns where it is first; what is asked for is but noise then, and ReLUs
 # close on it for good. So it first learns to compare, at one place, with patches that were not seen
-# asked for as often; then where it is, at one place anywhere, at two, at more. Where it is comes
-# sooner than telling patches apart, and of more places each answer says more.
+# asked for as often; then where it is, at one place anywhere, at two, and at more.
 _FOREIGN = Queries(share=1.0, rare=0.5, foreign=0.5)
 _COMPARE = replace(
     _REACH,
@@ -105,17 +104,12 @@ _LOCATE = replace(
         chunk=133,
         anywhere=True,
         motions=("scattered",),
-        growth=Growth(1, factor=2.0, goal=0.5, end=13),
+        growth=Growth(1, factor=1.5, goal=0.7, end=13),
         queries=_FOREIGN,
     ),
     updates=8_000,
 )
-_STRETCHES = Walks(
-    chunk=133,
-    anywhere=True,
-    growth=Growth(20, factor=1.5, goal=0.5),
-    queries=replace(_LATE, foreign=0.25),
-)
+_STRETCHES = Walks(chunk=133, anywhere=True, growth=Growth(20, factor=1.5, goal=0.5), queries=_LATE)
 LARGE_MAPPING = Recipe(
     (
         _COMPARE,
