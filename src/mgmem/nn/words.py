@@ -25,7 +25,7 @@ class WordMemory(Model):
 
     Args:
         words: size of the vocabulary.
-        spec: the memory's mesh, such as "0:48 0-1:40 0-2:32".
+        spec: the memory's mesh, such as "0-1:24 0-2:32 0-3:28".
         tail: MG-conv layers from the memory's last layer to one position; the last of them, with
             a channel for each word, is added: "0-1:48" ends in "0:159". It comes down one level
             at a time, so that no grid is left unread.

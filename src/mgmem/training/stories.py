@@ -8,7 +8,7 @@ task by task: what is hard in one does not hold back the others.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,8 @@ _ASKING = 0.25
 """Share of a task's stories that ask something within the words they begin with, at least."""
 _HEARD = 8
 """Questions of a task that weigh as much as a batch elsewhere in its smoothed score."""
+_PATIENCE = 20_000
+"""Questions after which the next task no longer waits for one that does not grow."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,10 @@ class Stories:
     """Questions of each task that are drawn at once and sorted by length."""
     repeat: float = 2.0
     """How often a story is read, at most, while a task of many questions is read once."""
-    rehearsed: float = 0.25
+    rehearsed: float = 0.1
     """Questions of a task whose answers come out right, as a share of the others'; with growth."""
+    order: tuple[int, ...] = tuple(range(1, TASKS + 1))
+    """The order in which tasks join, each when the one before it has grown; with growth."""
     longest: int = 800
     """Stories are cut after their last answer within so many words."""
     growth: Growth | None = None
@@ -55,6 +59,8 @@ class Stories:
                 raise UsageError(f"{name} is {getattr(self, name)}: give at least 1")
         if not self.repeat > 0:
             raise UsageError(f"repeat is {self.repeat}: give a number above 0")
+        if sorted(self.order) != list(range(1, TASKS + 1)):
+            raise UsageError(f"order is {self.order}: name each of 1 to {TASKS} once")
         if not 0 < self.rehearsed <= 1:
             raise UsageError(f"rehearsed is {self.rehearsed}: give a share above 0, up to 1")
 
@@ -92,7 +98,8 @@ class StoryFeed:
         self._lesson, self._task, self._stream = lesson, task, stream
         self._stories = task.stories(stream.split)
         self._most, self._share = batch, share
-        self.horizon = TaskHorizons(lesson.growth, self._stories, task.tasks, lesson.longest)
+        tasks = [number for number in lesson.order if number in task.tasks]
+        self.horizon = TaskHorizons(lesson.growth, self._stories, tasks, lesson.longest)
         self._pool, self._given = 0, 0
         self._drawn = [0.0] * TASKS
         self._limits, self._numbers = self._plan()
@@ -122,8 +129,8 @@ class StoryFeed:
         numbers = [0.0] * TASKS
         for task in self._task.tasks:
             own = self._stories.task == task
-            known = 1.0 if lesson.growth is None else 4 * (1 - self.horizon.score(task))
-            weight = max(lesson.rehearsed, min(1.0, known))
+            unknown = 1.0 if lesson.growth is None else 2.5 * (1 - self.horizon.score(task))
+            weight = max(lesson.rehearsed, min(1.0, unknown))
             if count := int(asked[own].sum()):
                 share = min(weight / count, lesson.repeat / most)
                 numbers[task - 1] = float(lesson.pool * own.sum() * share)
@@ -201,22 +208,24 @@ class StoryFeed:
 class TaskHorizons:
     """How long the stories of every task are for now.
 
-    A task begins with the words within which some of its stories ask something. It waits until the
-    middle one of those that begin with fewer has come that far: what is hard teaches nothing at
-    first, and takes time from what does.
+    A task begins with the words within which some of its stories ask something, and grows as its
+    answers come out right. Tasks join one at a time, each when the one before has grown: learned
+    side by side from the start, the first of them take several times as long. One that does not
+    grow is not waited for without end.
     """
 
     def __init__(
-        self, growth: Growth | None, stories: Told, tasks: tuple[int, ...], longest: int
+        self, growth: Growth | None, stories: Told, order: Sequence[int], longest: int
     ) -> None:
-        found: dict[int, Horizon] = {}
-        for task in set(tasks):
+        self._goal = 0.0 if growth is None else growth.goal
+        self._of: dict[int, Horizon] = {}
+        self._heard = dict.fromkeys(order, 0)
+        for task in order:
             own = stories.task == task
             whole = min(longest, int(stories.lengths[own].max()))
             asking = int(np.quantile(stories.soonest[own], _ASKING))
             start = None if growth is None else replace(growth, start=max(growth.start, asking))
-            found[task] = Horizon(start, whole)
-        self._of = dict(sorted(found.items(), key=lambda item: (item[1].steps, item[0])))
+            self._of[task] = Horizon(start, whole)
 
     @property
     def limits(self) -> tuple[int, ...]:
@@ -231,14 +240,13 @@ class TaskHorizons:
         return self._of[task].score
 
     def _begun(self) -> list[int]:
-        """Tasks that do not wait; the order of tasks is that of their beginnings."""
+        """Tasks that do not wait."""
         begun: list[int] = []
-        reached: list[float] = []
         for task, horizon in self._of.items():
-            if reached and np.median(reached) < horizon.start:
-                break
             begun.append(task)
-            reached.append(math.inf if horizon.growing is None else horizon.steps)
+            known = horizon.steps > horizon.start or horizon.score >= self._goal
+            if not known and self._heard[task] < _PATIENCE:
+                break
         return begun
 
     @property
@@ -261,12 +269,17 @@ class TaskHorizons:
             right, asked = marks[task - 1].tolist()
             if asked:
                 horizon.hear(right / asked, asked / _HEARD)
+                self._heard[task] += int(asked)
 
     def state_dict(self) -> dict[str, Any]:
-        """Length and score of each task."""
-        return {str(task): horizon.state_dict() for task, horizon in self._of.items()}
+        """Length, score and questions so far of each task."""
+        return {
+            str(task): {**horizon.state_dict(), "heard": self._heard[task]}
+            for task, horizon in self._of.items()
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         for task, horizon in self._of.items():
             horizon.load_state_dict(state[str(task)])
+            self._heard[task] = state[str(task)]["heard"]
