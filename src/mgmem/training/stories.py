@@ -28,6 +28,8 @@ _ASKING = 0.25
 """Share of a task's stories that ask something within the words they begin with, at least."""
 _HEARD = 8
 """Questions of a task that weigh as much as a batch elsewhere in its smoothed score."""
+_NEED = 2.5
+"""A task's share of questions grows with its error, so many times as fast, up to the whole."""
 _PATIENCE = 20_000
 """Questions after which the next task no longer waits for one that does not grow."""
 
@@ -129,7 +131,7 @@ class StoryFeed:
         numbers = [0.0] * TASKS
         for task in self._task.tasks:
             own = self._stories.task == task
-            unknown = 1.0 if lesson.growth is None else 2.5 * (1 - self.horizon.score(task))
+            unknown = 1.0 if lesson.growth is None else _NEED * (1 - self.horizon.score(task))
             weight = max(lesson.rehearsed, min(1.0, unknown))
             if count := int(asked[own].sum()):
                 share = min(weight / count, lesson.repeat / most)
