@@ -38,7 +38,8 @@ def test_counts_round_to_the_papers(name):
         _, model = experiment.build()
     # The paper prints two decimals of millions and of thousands.
     assert round(count_parameters(model) / 1e6, 2) == experiment.row.parameters
-    assert round(model.cells / 1e3, 2) == experiment.row.memory
+    # In whole cells: 2,855 of them are 2.86K, while a float of 2.855 would round down.
+    assert abs(model.cells - round(1e3 * experiment.row.memory)) <= 5
 
 
 class Run:
