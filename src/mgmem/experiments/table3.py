@@ -17,8 +17,7 @@ from mgmem.training.rate import Rate
 from mgmem.training.recipe import Fresh, Recipe, Stage, Validation
 from mgmem.training.stories import Stories
 
-# From one position to sixteen, as the paper's; its channels are not published. Few layers: who is
-# where is learned sooner through four than through six.
+# From one position to sixteen, as the paper's; its channels are not published.
 WORDS = "0-1:24 0-2:32 0-3:28 0-4:69"
 WORDS_TAIL = "0-3:32 0-2:32 0-1:32"
 

@@ -211,9 +211,8 @@ class TaskHorizons:
     """How long the stories of every task are for now.
 
     A task begins with the words within which some of its stories ask something, and grows as its
-    answers come out right. Tasks join one at a time, each when the one before has grown: learned
-    side by side from the start, the first of them take several times as long. One that does not
-    grow is not waited for without end.
+    answers come out right. Tasks join one at a time, each when the one before has grown: a new
+    task is asked most. One that does not grow is not waited for without end.
     """
 
     def __init__(
