@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from runs import assert_identical, final
 
 from mgmem.experiments import find
 from mgmem.tasks import SeedStream
@@ -188,3 +189,15 @@ def test_another_stage_s_episodes_are_fresh():
         for stage in range(2)
     )
     assert not torch.equal(first.inputs, second.inputs)
+
+
+def test_a_run_at_its_end_goes_on_with_a_stage_added_as_if_it_had_always_been_there(
+    trainer, tmp_path
+):
+    longer = Recipe((STAGE, replace(STAGE, name="two")))
+    trainer(tmp_path / "grown").run(Limits())
+    for folder in ("grown", "whole"):
+        run = trainer(tmp_path / folder, longer)
+        run.run(Limits())
+        assert run.spent().updates == 12
+    assert_identical(final(tmp_path / "grown"), final(tmp_path / "whole"))

@@ -46,13 +46,21 @@ def test_a_run_does_not_go_on_with_other_settings(tmp_path):
     short = (*updates(2), "--max-updates", "3")
     assert train(tmp_path, *short).returncode == 0
     before = {path: path.read_bytes() for path in tmp_path.glob("*.ckpt")}
-    other = train(tmp_path, *short, "--learn.rate.peak", "0.5")
+    other = train(tmp_path, *short, "--reach.rate.peak", "0.5")
     assert other.returncode == 2
-    assert "stages.1.rate.peak = 0.005, now it is 0.5" in other.stderr
+    assert "stages.0.rate.peak = 0.005, now it is 0.5" in other.stderr
     assert "Traceback" not in other.stderr
     unused = train(tmp_path, *short, "--no-resume")
     assert unused.returncode == 2
     assert {path: path.read_bytes() for path in tmp_path.glob("*.ckpt")} == before
+
+
+def test_stages_that_a_run_has_not_come_to_may_change(tmp_path):
+    assert train(tmp_path, *updates(2), "--max-updates", "3").returncode == 0
+    assert train(tmp_path, *updates(5, 4)).returncode == 0
+    at_once = tmp_path / "once"
+    assert train(at_once, *updates(5, 4)).returncode == 0
+    assert_identical(final(tmp_path), final(at_once))
 
 
 def test_a_damaged_newest_checkpoint_is_passed_over_aloud(tmp_path):

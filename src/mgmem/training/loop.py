@@ -254,6 +254,8 @@ class Trainer:
         self.current.load_state_dict(content["stage"])
         self._clock = (time.monotonic(), self.current.feed.steps)
         torch.set_rng_state(content["random"])
+        if self.current.done:  # the recipe has more stages than when this one came to its end
+            self._hand_on()
         self.reporter.say(f"resumed {self.folder} at update {self._updates():,}")
 
 
@@ -266,9 +268,16 @@ def check_lessons(recipe: Recipe, task: Task, share: Share) -> None:
 def check_same_run(
     content: dict[str, Any], about: dict[str, Any], recipe: dict[str, Any], folder: Path
 ) -> None:
-    """A run goes on with the settings it began with; what stops it may change."""
-    for part, now in (("about", about), ("recipe", recipe)):
-        began, goes_on = dict(flattened(content[part])), dict(flattened(now))
+    """A run goes on with the settings it began with; what stops it may change, and so may stages
+    that it has not come to.
+    """
+    reached = content["progress"]["stage"] + 1
+    saved, wanted = (
+        {"about": a, "recipe": {**r, "stages": r["stages"][:reached]}}
+        for a, r in ((content["about"], content["recipe"]), (about, recipe))
+    )
+    for part in saved:
+        began, goes_on = dict(flattened(saved[part])), dict(flattened(wanted[part]))
         for key in sorted(began.keys() | goes_on.keys()):
             old, new = began.get(key), goes_on.get(key)
             if old != new:

@@ -48,8 +48,9 @@ class Stories:
     """How often a story is read, at most, while a task of many questions is read once."""
     rehearsed: float = 0.1
     """Questions of a task whose answers come out right, as a share of the others'; with growth."""
-    order: tuple[int, ...] = tuple(range(1, TASKS + 1))
-    """The order in which tasks join, each when the one before it has grown; with growth."""
+    order: tuple[int, ...] = ()
+    """Tasks that join one at a time, each when the one before it has grown; then all others join,
+    at once. With growth."""
     longest: int = 800
     """Stories are cut after their last answer within so many words."""
     growth: Growth | None = None
@@ -61,8 +62,8 @@ class Stories:
                 raise UsageError(f"{name} is {getattr(self, name)}: give at least 1")
         if not self.repeat > 0:
             raise UsageError(f"repeat is {self.repeat}: give a number above 0")
-        if sorted(self.order) != list(range(1, TASKS + 1)):
-            raise UsageError(f"order is {self.order}: name each of 1 to {TASKS} once")
+        if len(set(self.order) & set(range(1, TASKS + 1))) < len(self.order):
+            raise UsageError(f"order is {self.order}: name any of 1 to {TASKS}, each once")
         if not 0 < self.rehearsed <= 1:
             raise UsageError(f"rehearsed is {self.rehearsed}: give a share above 0, up to 1")
 
@@ -100,8 +101,7 @@ class StoryFeed:
         self._lesson, self._task, self._stream = lesson, task, stream
         self._stories = task.stories(stream.split)
         self._most, self._share = batch, share
-        tasks = [number for number in lesson.order if number in task.tasks]
-        self.horizon = TaskHorizons(lesson.growth, self._stories, tasks, lesson.longest)
+        self.horizon = TaskHorizons(lesson, self._stories, task.tasks)
         self._pool, self._given = 0, 0
         self._drawn = [0.0] * TASKS
         self._limits, self._numbers = self._plan()
@@ -211,19 +211,20 @@ class TaskHorizons:
     """How long the stories of every task are for now.
 
     A task begins with the words within which some of its stories ask something, and grows as its
-    answers come out right. Tasks join one at a time, each when the one before has grown: a new
-    task is asked most. One that does not grow is not waited for without end.
+    answers come out right. Tasks of the lesson's order join one at a time, each when the one before
+    has grown: a new task is asked most. One that does not grow is not waited for without end.
     """
 
-    def __init__(
-        self, growth: Growth | None, stories: Told, order: Sequence[int], longest: int
-    ) -> None:
+    def __init__(self, lesson: Stories, stories: Told, tasks: Sequence[int]) -> None:
+        growth = lesson.growth
         self._goal = 0.0 if growth is None else growth.goal
         self._of: dict[int, Horizon] = {}
+        self._waited_for = [task for task in lesson.order if task in tasks]
+        order = [*self._waited_for, *(task for task in tasks if task not in lesson.order)]
         self._heard = dict.fromkeys(order, 0)
         for task in order:
             own = stories.task == task
-            whole = min(longest, int(stories.lengths[own].max()))
+            whole = min(lesson.longest, int(stories.lengths[own].max()))
             asking = int(np.quantile(stories.soonest[own], _ASKING))
             start = None if growth is None else replace(growth, start=max(growth.start, asking))
             self._of[task] = Horizon(start, whole)
@@ -242,13 +243,12 @@ class TaskHorizons:
 
     def _begun(self) -> list[int]:
         """Tasks that do not wait."""
-        begun: list[int] = []
-        for task, horizon in self._of.items():
-            begun.append(task)
+        for place, task in enumerate(self._waited_for, 1):
+            horizon = self._of[task]
             known = horizon.steps > horizon.start or horizon.score >= self._goal
             if not known and self._heard[task] < _PATIENCE:
-                break
-        return begun
+                return self._waited_for[:place]
+        return list(self._of)
 
     @property
     def growing(self) -> int | None:
