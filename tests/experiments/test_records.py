@@ -19,10 +19,12 @@ def test_a_record_s_one_command_gives_the_recipe_it_was_trained_with(record):
     if record.schema == 1:
         assert record.commands  # of the time before stages: kept as they were
         return
-    ((program, verb, *words),) = map(shlex.split, record.commands)
-    options, recipe = parse(words)
-    assert (program, verb, options.name) == ("mgmem", "train", record.experiment)
-    assert (options.recipe, options.seed) == (record.recipe, record.seed)
+    for place, command in enumerate(record.commands):
+        program, verb, *words = shlex.split(command)
+        options, recipe = parse(words)
+        assert (program, verb, options.name) == ("mgmem", "train", record.experiment)
+        assert (options.recipe, options.seed) == (record.recipe, record.seed)
+        assert options.go_on is (place > 0)  # all but the first go on where the one before ended
     # Setting by setting: what is off now (0, None, an empty list) may not have existed then.
     now, then = dict(flattened(recipe.plain())), dict(flattened(record.settings))
     assert {k: v for k, v in now.items() if v or k in then} == then

@@ -15,7 +15,7 @@ import tyro
 
 from mgmem.errors import UsageError
 from mgmem.experiments import EXPERIMENTS, find
-from mgmem.experiments.trained import begin
+from mgmem.experiments.start import begin, go_on
 from mgmem.tasks.base import Metric
 from mgmem.training.device import Amp, DeviceName, pick_device, set_threads
 from mgmem.training.distributed import processes
@@ -41,6 +41,9 @@ class Train:
     """Run folder for checkpoints and logs; default runs/NAME-RECIPE-SEED."""
     resume: bool = True
     """Go on from the folder's newest checkpoint; --no-resume insists on an unused folder."""
+    go_on: bool = False
+    """Begin with the shipped weights of this row, at the first stage of the recipe that they have
+    not been through."""
     max_updates: int | None = None
     """Stop after so many updates in all; schedules stay as they are."""
     max_minutes: float | None = None
@@ -78,7 +81,11 @@ def run(arguments: Sequence[str]) -> None:
     device = pick_device(options.device)
     with processes(device) as share:
         threads = set_threads(options.threads, share.world)
-        task, model, before = begin(experiment, options.seed, recipe.start, changes)
+        if options.go_on:
+            begun = go_on(experiment, options.recipe, options.seed, recipe)
+        else:
+            begun = begin(experiment, options.seed, recipe.start, changes)
+        task = begun.task
         until = parse_goal(options.until, task.metric)
         limits = Limits(options.max_updates, options.max_minutes, until, options.checkpoint_seconds)
         folder = options.folder or Path("runs") / f"{options.name}-{options.recipe}-{options.seed}"
@@ -87,6 +94,7 @@ def run(arguments: Sequence[str]) -> None:
             "recipe": options.recipe,
             "seed": options.seed,
             **({"task": changes} if changes else {}),
+            **({"after": begun.after} if begun.after else {}),
         }
         check_lessons(recipe, task, share)
         told = None if share.rank else folder
@@ -99,7 +107,7 @@ def run(arguments: Sequence[str]) -> None:
             command = shlex.join(["mgmem", "train", *without_whereabouts(arguments)])
             reporter.log({"command": command, "threads": threads, "recipe": recipe.plain()})
             trainer = Trainer(
-                model.to(device),
+                begun.model.to(device),
                 task,
                 recipe,
                 folder,
@@ -107,7 +115,7 @@ def run(arguments: Sequence[str]) -> None:
                 command,
                 seed=options.seed,
                 share=share,
-                before=before,
+                progress=begun.progress,
                 amp=options.amp,
                 reporter=reporter,
             )
@@ -120,6 +128,8 @@ def _check(options: Train) -> None:
         value = getattr(options, name)
         if value is not None and not (least <= value < float("inf") and value > 0):
             raise UsageError(f"--{name.replace('_', '-')} {value}: give a number above 0")
+    if options.go_on and options.task:
+        raise UsageError("--go-on goes on with the task that the shipped weights know: no --task")
     if not 0 <= options.seed < 2**63:
         raise UsageError(f"--seed {options.seed}: give an integer from 0 to 2^63 - 1")
 

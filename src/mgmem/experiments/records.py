@@ -34,7 +34,8 @@ class Record:
     """Name of the recipe: "fast" or "paper"."""
     seed: int
     commands: list[str]
-    """The command that trained the weights; in schema 1 there may have been several, in order."""
+    """The command that trained the weights; several, in order, where shipped weights went on (and
+    in schema 1)."""
     settings: dict[str, Any]
     """The recipe itself, as it was run."""
     weights: str
@@ -65,6 +66,12 @@ class Record:
     def estimate(self, metric: str | None = None) -> Estimate:
         """A metric with its interval; None: the one that decides."""
         return Estimate(**self.metrics[metric or self.metric])
+
+    @property
+    def best_validation(self) -> float | None:
+        """The best value of the deciding metric on validation episodes, or None."""
+        values = [point[self.metric] for point in self.curve]
+        return (max if self.higher_is_better else min)(values, default=None)
 
     def steps_to(self, goal: float) -> int | None:
         """Environment steps after which the validation metric first met ``goal``, or None."""

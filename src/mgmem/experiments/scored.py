@@ -43,7 +43,7 @@ class Scored:
             experiment=self.trained.experiment.name,
             recipe=about["recipe"],
             seed=about["seed"],
-            commands=[_as_far(content)],
+            commands=[*about.get("after", {}).get("commands", []), _as_far(content)],
             settings=content["recipe"],
             weights=digest(model.state_dict(), self._about(), half=self.half),
             commit=rec.commit(),

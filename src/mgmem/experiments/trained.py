@@ -1,4 +1,4 @@
-"""Trained models by name: what ``mgmem.load`` gives, and what training starts from."""
+"""Trained models by name: what ``mgmem.load`` gives."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from mgmem.experiments.records import Record, load_records, shipped_weights
 from mgmem.experiments.registry import EXPERIMENTS, find
 from mgmem.model import Model
 from mgmem.tasks.base import Task
-from mgmem.training.content import Budget
-from mgmem.training.recipe import Fresh, Shipped
 from mgmem.training.weights import fill, load_weights
 
 
@@ -79,29 +77,3 @@ def locate(what: str | PathLike[str]) -> Path:
         return path
     find(str(what))  # an unknown name: says which is nearest
     raise UsageError(f"{what}: no such experiment, run folder or file")
-
-
-def begin(
-    experiment: Experiment,
-    seed: int,
-    start: Fresh | Shipped,
-    options: Mapping[str, str] | None = None,
-) -> tuple[Task, Model, Budget]:
-    """Task and model as training starts with them, and what their weights have already taken."""
-    if isinstance(start, Fresh):
-        return *experiment.build(seed, options, start.init), Budget()
-    task, model = experiment.build(seed, options)
-    path = locate(start.experiment)
-    weights = load_weights(path)
-    if weights.sha256 != start.sha256:
-        raise UsageError(
-            f"this recipe starts from weights of {start.experiment} with checksum "
-            f"{start.sha256[:12]}…, but those shipped have {weights.sha256[:12]}…: another start "
-            "gives another result; name theirs with --start.sha256 if that is meant"
-        )
-    tensors = weights.tensors
-    if start.parts:
-        taken = {n: t for n, t in tensors.items() if n.startswith(start.parts)}
-        tensors = {**model.state_dict(), **taken}
-    fill(model, tensors, path)
-    return task, model, Budget(**weights.about.get("trained", {}))

@@ -53,20 +53,20 @@ class Trainer:
         *,
         seed: int = 0,
         share: Share | None = None,
-        before: Budget | None = None,
+        progress: Progress | None = None,
         amp: Amp = "none",
         reporter: Reporter,
     ) -> None:
         """``command``: what started the run, for its record.
 
-        ``before``: what the weights that the model starts with took, if they were trained.
+        ``progress``: how far the model's weights have come, if they were trained.
         """
         self.model, self.task, self.recipe, self.folder = model, task, recipe, folder
         self.about, self.share, self.reporter = about, share or Share(), reporter
         self._seed, self._amp, self._command = seed, amp, command
-        self.progress = Progress(before=asdict(before or Budget()))
+        self.progress = progress or Progress()
         check_lessons(recipe, task, self.share)
-        self.current = self._begin(0)
+        self.current = self._begin(self.progress.stage)
 
     def _begin(self, index: int) -> StageRun:
         """A stage from its start, with the model's weights as they are."""
