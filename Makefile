@@ -37,7 +37,8 @@ sanitize: $(READY)
 		build._TIMEOUT = 3600; build.library_path()"
 	CXX="$(SANITIZE)" LD_PRELOAD="$(CHECKERS)" ASAN_OPTIONS=detect_leaks=0 \
 		$(BIN)/pytest --capture=sys -p no:xdist -p no:faulthandler tests/ops/test_configurations.py \
-		tests/ops/test_native.py tests/ops/test_trust.py tests/ops/test_transforms.py \
+		tests/ops/test_native.py tests/ops/test_narrow.py tests/ops/test_trust.py \
+		tests/ops/test_transforms.py \
 		-k "not compiler and not build and not fork and not out_of_memory"
 
 setup: $(READY)

@@ -33,7 +33,7 @@ def mesh(draw: random.Random, below: LayerSpec, layers: int, highest: int) -> Me
     for _ in range(layers):
         reach = range(max(below.lowest - 1, 0), min(below.highest + 1, highest) + 1)
         ends = sorted(draw.choices(reach, k=2))
-        below = LayerSpec(ends[0], ends[1], draw.choice([1, 2, 3, 4, 5, 8, 9]))
+        below = LayerSpec(ends[0], ends[1], draw.choice([1, 2, 3, 4, 5, 8, 9, 17]))
         found.append(below)
     return MeshSpec(tuple(found))
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "narrow.h"
 #include "threads.h"
 #include "winograd.h"
 
@@ -37,6 +38,8 @@ struct Level : Geometry {
           groups_in_part(((call.batch + call.parts - 1) / call.parts + group - 1) / group) {
         if (Winograd::wins(*this, call.kernel))
             convolution = std::make_unique<Winograd>(*this);
+        else if (Narrow::wins(*this))
+            convolution = std::make_unique<Narrow>(*this);
         else
             convolution = std::make_unique<Direct>(*this);
     }
