@@ -8,7 +8,7 @@ from mgmem.tasks.motion import MotionName
 from mgmem.training.feed import Growth
 from mgmem.training.optim import Muon, RMSprop
 from mgmem.training.rate import Rate
-from mgmem.training.recipe import Fresh, Recipe, Shipped, Stage, Validation
+from mgmem.training.recipe import Fresh, Grown, Recipe, Shipped, Stage, Validation
 from mgmem.training.sequences import Sequences
 from mgmem.training.walks import Queries, Walks
 
@@ -84,6 +84,7 @@ def walks(
 
 
 FAST_MAPPING = Recipe((_REACH, *walks(1_800, 1_200)))
+_SPIRAL = "ef07c375b457e6873f3978a709e51bdcc689648753363a98fdf34076081bb6fe"
 # The large network has a level and two layers more between the agent's place and the finest grid.
 # On stretches of a walk it learns where it is first; what is asked for is but noise then, and ReLUs
 # close on it for good. So it first learns to compare, at one place, with patches that were not seen
@@ -121,11 +122,12 @@ LARGE_MAPPING = Recipe(
                 *walks(1_000, 800, chunk=133, groups=4),
             )
         ),
-    )
+    ),
+    # The same place in the world is half as far from the middle of a grid twice as wide.
+    Grown("mapping-15-small", _SPIRAL, (1.0, 1.0, 0.5, 0.5)),
 )
 FAST_SMALL_WORLD = Recipe((_REACH, *walks(1_800, 1_200, chunk=49)))
 # Where to write and how to read are known already from the smaller world, or from the spiral.
-_SPIRAL = "ef07c375b457e6873f3978a709e51bdcc689648753363a98fdf34076081bb6fe"
 # The tail of the larger world's reader has two layers more: those from there on start afresh.
 FROM_SMALLER_WORLD = Recipe(
     walks(1_200, 1_000, chunk=133, groups=4),

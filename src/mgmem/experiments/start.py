@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard, cast
+
+import torch
 
 from mgmem.errors import UsageError
 from mgmem.experiments.experiment import Experiment
 from mgmem.experiments.records import Record
+from mgmem.experiments.registry import find
 from mgmem.experiments.trained import load, locate
 from mgmem.model import Model
-from mgmem.tasks.base import Task
+from mgmem.nn import ReadWrite
+from mgmem.nn.conv import MultigridConv
+from mgmem.nn.growing import grow
+from mgmem.nn.reader import MultigridReader
+from mgmem.nn.varying import vary
+from mgmem.tasks.base import Task, WalkTask
+from mgmem.tasks.seeds import SeedStream
 from mgmem.training.content import Budget, Progress
-from mgmem.training.recipe import Fresh, Recipe, Shipped
+from mgmem.training.recipe import Fresh, Grown, Recipe, Shipped, Start
 from mgmem.training.weights import Weights, fill, load_weights
+
+# Walks by which a large network's fresh weights are scaled.
+_PROBE = SeedStream(123, "train")
+_PROBE_STEPS = 13
+_PROBE_WALKS = 32
 
 
 @dataclass(frozen=True)
@@ -32,7 +47,7 @@ class Beginning:
 def begin(
     experiment: Experiment,
     seed: int,
-    start: Fresh | Shipped,
+    start: Start,
     options: Mapping[str, str] | None = None,
 ) -> Beginning:
     """Task and model as training starts with them, and what their weights have already taken."""
@@ -40,15 +55,50 @@ def begin(
         return Beginning(*experiment.build(seed, options, start.init), Progress())
     task, model = experiment.build(seed, options)
     path, weights = _start(start)
+    if isinstance(start, Grown):
+        _grow(task, model, start, path, weights)
+        return Beginning(task, model, _after(weights))
     tensors = weights.tensors
     if start.parts:
         taken = {n: t for n, t in tensors.items() if n.startswith(start.parts)}
         tensors = {**model.state_dict(), **taken}
     fill(model, tensors, path)
-    return Beginning(task, model, Progress(before=weights.about.get("trained", asdict(Budget()))))
+    return Beginning(task, model, _after(weights))
 
 
-def _start(start: Shipped) -> tuple[Path, Weights]:
+def _after(weights: Weights) -> Progress:
+    """None of its own, after what the weights that it starts with took."""
+    return Progress(before=weights.about.get("trained", asdict(Budget())))
+
+
+def _grow(task: Task, model: Model, start: Grown, path: Path, weights: Weights) -> None:
+    """Start with a smaller network's weights, the rest so that it varies with what is seen."""
+    _, smaller = find(start.experiment).build()
+    if not isinstance(task, WalkTask) or not _grows(model) or not _grows(smaller):
+        raise UsageError(f"{task.name} does not start from a smaller network: mapping does")
+    fill(smaller, weights.tensors, path)
+    probe = task.practised(_PROBE_STEPS, 0.0, 0.0, None).episodes(_PROBE, 0, _PROBE_WALKS)
+    seen = probe.batch(0, _PROBE_STEPS, torch.tensor([_PROBE_STEPS - 1])).inputs
+    _answer_seldom(model, task)
+    vary(model.memory, seen)
+    grow(model, smaller, start.inputs)
+    vary(model.memory, seen, first=len(smaller.memory.layers))
+
+
+def _grows(model: Model) -> TypeGuard[ReadWrite]:
+    return isinstance(model, ReadWrite)
+
+
+@torch.no_grad()
+def _answer_seldom(model: ReadWrite, task: Task) -> None:
+    """Readers start by marking a place in all, or hundreds of updates go into marking none."""
+    for reader, shape in zip(model.readers, task.shapes.answers, strict=True):
+        last = cast("MultigridReader", reader).layers[-1]
+        cast("MultigridConv", last).biases[0].fill_(-math.log(math.prod(shape)))
+        cast("MultigridConv", last).weights[0].mul_(0.1)
+
+
+def _start(start: Shipped | Grown) -> tuple[Path, Weights]:
     """The weights that a recipe starts from, and where they are."""
     path = locate(start.experiment)
     weights = load_weights(path)
@@ -72,7 +122,7 @@ def go_on(experiment: Experiment, name: str, seed: int, recipe: Recipe) -> Begin
         raise UsageError(f"the shipped weights of {experiment.name} have no record to go on from")
     first = _stages_seen(record, name, seed, recipe)
     started = 0
-    if isinstance(recipe.start, Shipped):
+    if not isinstance(recipe.start, Fresh):
         started = _start(recipe.start)[1].about.get("trained", {}).get("updates", 0)
     progress = Progress(
         stage=first,

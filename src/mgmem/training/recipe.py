@@ -44,6 +44,21 @@ class Shipped:
 
 
 @dataclass(frozen=True)
+class Grown:
+    """The shipped weights of a smaller network inside a larger one; what is new starts fresh."""
+
+    experiment: str
+    sha256: str
+    """Checksum of the smaller network's weights, as their file states it."""
+    inputs: tuple[float, ...] = ()
+    """Factors of what comes in by each channel, where the larger network is told it in another
+    measure; none: as it is."""
+
+
+Start = Fresh | Shipped | Grown
+
+
+@dataclass(frozen=True)
 class Validation:
     """How often the weights are scored on validation episodes, and on how many."""
 
@@ -99,7 +114,7 @@ class Recipe:
     """Where training starts and what it goes through; the same seed gives the same weights."""
 
     stages: tuple[Stage, ...]
-    start: Fresh | Shipped = field(default_factory=Fresh)
+    start: Start = field(default_factory=Fresh)
 
     def __post_init__(self) -> None:
         names = [stage.name for stage in self.stages]
@@ -117,7 +132,7 @@ class Recipe:
         return plain
 
 
-_CHOICES = (Fresh, Shipped, AdamW, Muon, RMSprop)
+_CHOICES = (Fresh, Shipped, Grown, AdamW, Muon, RMSprop)
 
 
 def _plain(value: Any) -> Any:
