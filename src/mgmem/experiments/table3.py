@@ -63,10 +63,17 @@ _FINISH = replace(
 _REREAD = replace(
     _READ,
     name="reread",
-    lesson=Stories(growth=Growth(70, goal=0.8), repeat=6.0),
-    updates=7_500,
+    lesson=Stories(growth=Growth(70, goal=0.8), order=(), repeat=6.0),
+    updates=3_000,
 )
-_SETTLE = replace(_FINISH, name="settle", updates=1_500)
+# All whole, yet those that are not known are still asked most.
+_SETTLE = replace(
+    _READ,
+    name="settle",
+    lesson=Stories(growth=Growth(800, goal=0.8), order=(), repeat=6.0),
+    updates=3_600,
+    rate=Rate(2e-3, warmup=10, final=0.02, shape="linear"),
+)
 FAST_STORIES = Recipe((_READ, _FINISH, _REREAD, _SETTLE))
 # The paper reads one story at a time and does not name its optimiser; this is that of its mazes.
 _ONE_BY_ONE = Stage(

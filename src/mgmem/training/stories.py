@@ -48,7 +48,7 @@ class Stories:
     """How often a story is read, at most, while a task of many questions is read once."""
     rehearsed: float = 0.1
     """Questions of a task whose answers come out right, as a share of the others'; with growth."""
-    order: tuple[int, ...] = ()
+    order: tuple[int, ...] = tuple(range(1, TASKS + 1))
     """Tasks that join one at a time, each when the one before it has grown; then all others join,
     at once. With growth."""
     longest: int = 800
