@@ -105,22 +105,26 @@ _LOCATE = replace(
         chunk=133,
         anywhere=True,
         motions=("scattered",),
-        growth=Growth(1, factor=1.5, goal=0.7, end=13),
+        growth=Growth(1, factor=1.5, goal=0.7, end=12),
         queries=_FOREIGN,
     ),
     updates=8_000,
 )
-_STRETCHES = Walks(chunk=133, anywhere=True, growth=Growth(20, factor=1.5, goal=0.5), queries=_LATE)
+_STRETCHES = replace(
+    _REACH,
+    lesson=Walks(
+        chunk=133, anywhere=True, growth=Growth(13, factor=1.5, goal=0.5, end=133), queries=_LATE
+    ),
+    validation=Validation(250, 8),
+)
 LARGE_MAPPING = Recipe(
     (
         _COMPARE,
         _LOCATE,
+        _STRETCHES,
         *(
             replace(stage, batch=4, validation=Validation(100, 20))
-            for stage in (
-                replace(_REACH, lesson=_STRETCHES),
-                *walks(1_000, 800, chunk=133, groups=4),
-            )
+            for stage in walks(1_000, 800, chunk=133, groups=4)
         ),
     ),
     # The same place in the world is half as far from the middle of a grid twice as wide.
