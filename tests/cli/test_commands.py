@@ -153,6 +153,17 @@ def test_evaluate_tries_weights_on_another_task(run_folder, capsys):
     assert "leave --task out" in capsys.readouterr().err
 
 
+def test_evaluate_scores_the_episodes_of_training_but_records_only_tests(run_folder, capsys):
+    figures = []
+    for split in ("test", "train"):
+        arguments = ["evaluate", str(run_folder), "--episodes", "4", "--quiet", "--split", split]
+        assert main(arguments) == 0
+        figures.append(capsys.readouterr().out)
+    assert figures[0] != figures[1]
+    assert main([*arguments, "--publish"]) == 2
+    assert "leave --split out" in capsys.readouterr().err
+
+
 def test_evaluate_tells_close_from_distant_priorities(capsys):
     assert main(["evaluate", "sort-20", "--episodes", "20", "--quiet", "--by", "gap"]) == 0
     printed = capsys.readouterr().out

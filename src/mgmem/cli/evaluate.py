@@ -27,7 +27,7 @@ from mgmem.tasks.map_parts import AgeParts, DistanceParts, Parts, PatchParts
 from mgmem.tasks.mapping import Mapping
 from mgmem.tasks.place_scores import PlaceRow, PlaceScore
 from mgmem.tasks.recall import AssociativeRecall
-from mgmem.tasks.seeds import SeedStream
+from mgmem.tasks.seeds import SeedStream, Split
 from mgmem.tasks.sort import PrioritySort
 from mgmem.training.device import Amp, DeviceName, pick_device
 from mgmem.training.evaluation import TEST_SEED, evaluate
@@ -45,6 +45,9 @@ class Evaluate:
     """An experiment's name (its shipped weights), a run folder (its best weights) or a file."""
     episodes: int | None = None
     """Fresh test episodes; default: 5,000, or all where there are only so many."""
+    split: Split = "test"
+    """Episodes to score. Where there are only so many, those of training show what was learned by
+    heart."""
     record: bool = False
     """Write results/NAME/RECIPE-seedN.json; needs a run folder, for its curve and budget."""
     publish: bool = False
@@ -79,6 +82,8 @@ def run(arguments: Sequence[str]) -> None:
     changes = parse_changes(options.task)
     if changes and (options.record or options.publish):
         raise UsageError("--record and --publish are for the task itself: leave --task out")
+    if options.split != "test" and (options.record or options.publish):
+        raise UsageError("--record and --publish are for test episodes: leave --split out")
     trained = load(options.what, pick_device(options.device), changes)
     run_folder = Path(options.what)
     if options.record and not run_folder.is_dir():
@@ -86,8 +91,9 @@ def run(arguments: Sequence[str]) -> None:
     if options.half:
         _round_to_half(trained.model)
     apart = _scores_apart(options, trained.task)
-    episodes = _count(trained.task, options.episodes)
-    metrics = score(trained, episodes, options.quiet, list(apart.values()), options.amp)
+    episodes = _count(trained.task, options.episodes, options.split)
+    seen = list(apart.values())
+    metrics = score(trained, episodes, options.quiet, seen, options.amp, options.split)
     for line in comparison(trained.experiment, metrics, options.task):
         print(line)
     _print_apart(apart.get(options.by or ""))
@@ -103,10 +109,10 @@ def run(arguments: Sequence[str]) -> None:
         print(f"published as the weights of {trained.experiment.name}")
 
 
-def _count(task: Task, wanted: int | None) -> int:
-    """How many test episodes are scored."""
+def _count(task: Task, wanted: int | None, split: Split) -> int:
+    """How many episodes are scored."""
     if isinstance(task, FiniteTask):
-        size = task.size("test")
+        size = task.size(split)
         return size if wanted is None else min(wanted, size)
     return _EPISODES if wanted is None else wanted
 
@@ -123,8 +129,9 @@ def score(
     quiet: bool,
     apart: Sequence[Apart] = (),
     amp: Amp = "none",
+    split: Split = "test",
 ) -> dict[str, Estimate]:
-    """Metrics on the first ``episodes`` test episodes; each of ``apart`` sees all answers."""
+    """Metrics on the first ``episodes`` of a split; each of ``apart`` sees all answers."""
 
     def watch(answers: tuple[Tensor, ...], batch: Batch, start: int) -> None:
         for parts in apart:
@@ -136,7 +143,7 @@ def score(
         return evaluate(
             trained.model,
             trained.task,
-            SeedStream(TEST_SEED, "test"),
+            SeedStream(TEST_SEED, split),
             episodes,
             amp=amp,
             progress=lambda done: bar.update(row, completed=done),

@@ -74,7 +74,13 @@ _SETTLE = replace(
     updates=3_600,
     rate=Rate(2e-3, warmup=10, final=0.02, shape="linear"),
 )
-FAST_STORIES = Recipe((_READ, _FINISH, _REREAD, _SETTLE))
+_STUDY = replace(
+    _SETTLE,
+    name="study",
+    updates=4_000,
+    rate=Rate(1.5e-3, warmup=10, final=0.02, shape="linear"),
+)
+FAST_STORIES = Recipe((_READ, _FINISH, _REREAD, _SETTLE, _STUDY))
 # The paper reads one story at a time and does not name its optimiser; this is that of its mazes.
 _ONE_BY_ONE = Stage(
     "train",
