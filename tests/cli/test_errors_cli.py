@@ -67,7 +67,7 @@ def test_an_unknown_experiment_suggests_the_nearest(capsys, command):
         (("train", "mapping-9", "--learn.clip", "nan"), "clip"),
         (("describe", "0-1:4 3:8"), "out of reach"),
         (("describe", "0-1:4", "--input", "4:4"), "out of reach of the input"),
-        (("evaluate", "mapping-25"), "no weights are shipped"),
+        (("evaluate", "mapping-25-fov9"), "no weights are shipped"),
     ],
 )
 def test_impossible_options_are_explained(capsys, tmp_path, monkeypatch, arguments, words):

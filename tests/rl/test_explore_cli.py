@@ -130,8 +130,8 @@ def test_speed_is_measured_for_the_environment_and_for_every_system(capsys):
         (["train", "explore-15", "--memory", "nowhere"], "no experiment 'nowhere'"),
         (["train", "explore-15", "--memory", "sort-20"], "no multigrid memory of a map"),
         (
-            ["train", "explore-25", "--memory", "mapping-25"],
-            "no weights are shipped for mapping-25",
+            ["train", "explore-25", "--memory", "mapping-25-random"],
+            "no weights are shipped for mapping-25-random",
         ),
         (["explore", "evaluate", "explore-15", "--walks", "1"], "at least 2"),
         (["explore", "evaluate", "explore-15", "nowhere"], "no run folder"),
