@@ -9,6 +9,8 @@ from test_native import (
     Levels,
     Maker,
     Pulled,
+    assert_numbers_do_not_depend_on_the_threads,
+    assert_only_wanted_gradients_are_made,
     channels_read,
     flat,
     lstm_case,
@@ -17,7 +19,6 @@ from test_native import (
 )
 
 from mgmem.ops import native, reference
-from mgmem.ops.native import library
 
 # Sides of one place, of fewer than a kernel has taps, and of 16 and more, where other kernels take
 # over: levels 0 to 2 of bases 4 and 5.
@@ -75,26 +76,9 @@ def test_numbers_of_narrow_rows_do_not_depend_on_the_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make, *arguments = lstm_case((1,), 3, (0, 3), (0, 4), 24, 24, 19, "channel")
-    runs = []
-    for count in (1, 2, 3):
-        monkeypatch.setattr(library, "threads", lambda count=count: count)
-        results = flat(native.lstm_layer(*arguments))
-        gradients = torch.autograd.grad(sum(r.square().sum() for r in results), make.leaves)
-        runs.append([*results, *gradients])
-    for run in runs[1:]:
-        assert all(map(torch.equal, run, runs[0]))
+    assert_numbers_do_not_depend_on_the_threads(make, arguments, monkeypatch)
 
 
 @needs_kernels
 def test_only_wanted_gradients_are_made_on_narrow_rows() -> None:
-    make = Maker((2,), 3)
-    inputs = make.grids((0, 2), 2, 16)
-    weights, biases = make.weights(24, [48]), make.biases(24, 1)
-    got = native.conv_layer(inputs, weights, biases, 1, False)
-    expected = reference.conv_layer(inputs, weights, biases, 1, False)
-    for wanted in ([inputs.grids[0]], [inputs.grids[2]], list(weights), list(biases)):
-        seeds = [torch.ones_like(grid) for grid in expected]
-        ours = torch.autograd.grad(got.grids, wanted, seeds, retain_graph=True)
-        theirs = torch.autograd.grad(expected.grids, wanted, seeds, retain_graph=True)
-        for a, b in zip(ours, theirs, strict=True):
-            assert (a - b).abs().max() <= 1e-4 * b.abs().max()
+    assert_only_wanted_gradients_are_made((2,), 1)

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -100,6 +101,34 @@ def assert_near(got: Tensor, expected: Tensor) -> None:
     if got.numel():
         worst = (got - expected).abs().max()
         assert worst <= 1e-4 * expected.abs().max() + 1e-7
+
+
+def assert_numbers_do_not_depend_on_the_threads(
+    make: Maker, arguments: Sequence[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+    for count in (1, 2, 3):
+        use_threads(monkeypatch, count)
+        results = flat(native.lstm_layer(*arguments))
+        gradients = torch.autograd.grad(sum(r.square().sum() for r in results), make.leaves)
+        runs.append([*results, *gradients])
+    for run in runs[1:]:
+        assert all(map(torch.equal, run, runs[0]))
+
+
+def assert_only_wanted_gradients_are_made(base: Sequence[int], lowest: int) -> None:
+    make = Maker(base, 3)
+    levels = (lowest - 1, lowest + 1)
+    inputs = make.grids(levels, 2, 16)
+    weights, biases = make.weights(24, [48]), make.biases(24, 1)
+    got = native.conv_layer(inputs, weights, biases, lowest, False)
+    expected = reference.conv_layer(inputs, weights, biases, lowest, False)
+    for wanted in ([inputs.grids[0]], [inputs.grids[2]], list(weights), list(biases)):
+        seeds = [torch.ones_like(grid) for grid in expected]
+        ours = torch.autograd.grad(got.grids, wanted, seeds, retain_graph=True)
+        theirs = torch.autograd.grad(expected.grids, wanted, seeds, retain_graph=True)
+        for a, b in zip(ours, theirs, strict=True):
+            assert (a - b).abs().max() <= 1e-4 * b.abs().max()
 
 
 # (levels below, levels of the layer): growing, equal, shrinking, only up, only down, with a level

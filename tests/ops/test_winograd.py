@@ -12,6 +12,8 @@ from test_native import (
     Maker,
     Pulled,
     assert_equal_with_gradients,
+    assert_numbers_do_not_depend_on_the_threads,
+    assert_only_wanted_gradients_are_made,
     channels_read,
     flat,
     lstm_case,
@@ -20,7 +22,6 @@ from test_native import (
 )
 
 from mgmem.ops import native, pieces, reference, scan
-from mgmem.ops.native import library
 
 # Sides around the smallest that is cut into tiles, one that is no multiple of four between, rows of
 # more tiles than lanes, tall and wide grids; levels 0 to 2.
@@ -77,29 +78,12 @@ def test_lstm_layers_equal_the_reference_in_tiles(
 @needs_kernels
 def test_numbers_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     make, *arguments = lstm_case((3, 3), 3, (1, 2), (1, 3), 12, 12, 19, "channel")
-    runs = []
-    for count in (1, 2, 3):
-        monkeypatch.setattr(library, "threads", lambda count=count: count)
-        results = flat(native.lstm_layer(*arguments))
-        gradients = torch.autograd.grad(sum(r.square().sum() for r in results), make.leaves)
-        runs.append([*results, *gradients])
-    for run in runs[1:]:
-        assert all(map(torch.equal, run, runs[0]))
+    assert_numbers_do_not_depend_on_the_threads(make, arguments, monkeypatch)
 
 
 @needs_kernels
 def test_only_wanted_gradients_are_made_in_tiles() -> None:
-    make = Maker((3, 3), 3)
-    inputs = make.grids((1, 3), 2, 16)
-    weights, biases = make.weights(24, [48]), make.biases(24, 1)
-    got = native.conv_layer(inputs, weights, biases, 2, False)
-    expected = reference.conv_layer(inputs, weights, biases, 2, False)
-    for wanted in ([inputs.grids[0]], [inputs.grids[2]], list(weights), list(biases)):
-        seeds = [torch.ones_like(grid) for grid in expected]
-        ours = torch.autograd.grad(got.grids, wanted, seeds, retain_graph=True)
-        theirs = torch.autograd.grad(expected.grids, wanted, seeds, retain_graph=True)
-        for a, b in zip(ours, theirs, strict=True):
-            assert (a - b).abs().max() <= 1e-4 * b.abs().max()
+    assert_only_wanted_gradients_are_made((3, 3), 2)
 
 
 @pytest.mark.parametrize("base", [(3, 3), (5,)])
