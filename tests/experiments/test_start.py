@@ -59,9 +59,13 @@ def test_answers_start_as_seldom_as_one_place_in_all(start):
     assert 0.1 < answers.sigmoid().sum((-1, -2)).mean() < 10
 
 
-def test_only_mapping_grows_and_only_from_the_weights_that_are_named(start):
-    with pytest.raises(UsageError, match="does not start from a smaller network"):
-        begin(EXPERIMENTS["recall-10"], 0, start)
+def test_only_readers_and_writers_grow_and_only_from_the_weights_that_are_named(start):
+    with pytest.raises(UsageError, match="sort does not start from a smaller network"):
+        begin(EXPERIMENTS["sort-20"], 0, start)
+    with pytest.raises(UsageError, match="on input 0:1 has no room for one on 0:4"):
+        begin(EXPERIMENTS["recall-20"], 0, start)
+    with pytest.raises(UsageError, match="2 factors for an input of 4 channels"):
+        begin(LARGE, 0, replace(start, inputs=(1.0, 0.5)))
     with pytest.raises(UsageError, match="has no room for"):
         begin(EXPERIMENTS[SMALL], 0, Grown(LARGE.name, mgmem.load(LARGE.name).sha256))
     with pytest.raises(UsageError, match="another start gives another result"):

@@ -210,6 +210,19 @@ _MANY = replace(
     validation=Validation(500, 500),
 )
 FAST_SEQUENCE = Recipe((_MANY,))
+# The large network begins with the small one in it, and so with ten items.
+_RECALL_10 = "3e2c58a7a53167b5913e1ba15a694ce9ee8262411deba0cd2adb5bd67eecf0e1"
+LARGE_RECALL = Recipe(
+    (
+        replace(
+            _MANY,
+            lesson=Sequences(questions=9, growth=Growth(5, goal=0.95)),
+            updates=5_000,
+            validation=Validation(250, 250),
+        ),
+    ),
+    Grown("recall-10", _RECALL_10),
+)
 # Sorting is learned from coarse to fine on whole sequences: two items say little about twenty.
 # Small batches get further in the same time.
 FAST_SORT = Recipe(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeGuard, cast
 
 import torch
+from torch import Tensor
 
 from mgmem.errors import UsageError
 from mgmem.experiments.experiment import Experiment
@@ -27,10 +28,10 @@ from mgmem.training.content import Budget, Progress
 from mgmem.training.recipe import Fresh, Grown, Recipe, Shipped, Start
 from mgmem.training.weights import Weights, fill, load_weights
 
-# Walks by which a large network's fresh weights are scaled.
+# Episodes by which a large network's fresh weights are scaled.
 _PROBE = SeedStream(123, "train")
 _PROBE_STEPS = 13
-_PROBE_WALKS = 32
+_PROBE_EPISODES = 32
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,14 @@ def _after(weights: Weights) -> Progress:
 def _grow(task: Task, model: Model, start: Grown, path: Path, weights: Weights) -> None:
     """Start with a smaller network's weights, the rest so that it varies with what is seen."""
     _, smaller = find(start.experiment).build()
-    if not isinstance(task, WalkTask) or not _grows(model) or not _grows(smaller):
-        raise UsageError(f"{task.name} does not start from a smaller network: mapping does")
+    if not _grows(model) or not _grows(smaller):
+        raise UsageError(
+            f"{task.name} does not start from a smaller network: a memory with readers does"
+        )
     fill(smaller, weights.tensors, path)
-    probe = task.practised(_PROBE_STEPS, 0.0, 0.0, None).episodes(_PROBE, 0, _PROBE_WALKS)
-    seen = probe.batch(0, _PROBE_STEPS, torch.tensor([_PROBE_STEPS - 1])).inputs
-    _answer_seldom(model, task)
+    seen = _probe(task)
+    if isinstance(task, WalkTask):
+        _answer_seldom(model, task)
     vary(model.memory, seen)
     grow(model, smaller, start.inputs)
     vary(model.memory, seen, first=len(smaller.memory.layers))
@@ -87,6 +90,14 @@ def _grow(task: Task, model: Model, start: Grown, path: Path, weights: Weights) 
 
 def _grows(model: Model) -> TypeGuard[ReadWrite]:
     return isinstance(model, ReadWrite)
+
+
+def _probe(task: Task) -> Tensor:
+    """(time, batch, channels, *space): what a network is told at the beginning of episodes."""
+    if isinstance(task, WalkTask):
+        task = task.practised(_PROBE_STEPS, 0.0, 0.0, None)
+    steps = min(_PROBE_STEPS, task.episode_length)
+    return task.episodes(_PROBE, 0, _PROBE_EPISODES).batch(0, steps).inputs
 
 
 @torch.no_grad()

@@ -58,7 +58,7 @@ MULTIGRID = [
         "multigrid",
         lambda: AssociativeRecall(20),
         mg.reader_writer(mg.LARGE, mg.LARGE_VECTOR_TAIL, input=1),
-        recipes.FAST_SEQUENCE,
+        recipes.LARGE_RECALL,
         recipes.paper_sequence(20),
         PaperRow(2, 0.65, 76.97, {"error": 0.0056}),
     ),

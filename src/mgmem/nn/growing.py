@@ -52,6 +52,15 @@ def grow(large: ReadWrite, small: ReadWrite, inputs: Sequence[float] = ()) -> No
     All of its memory, and of each reader all layers but the one that answers. ``inputs``: factors
     of what comes in by each channel, where the larger network is told it in another measure.
     """
+    channels = small.memory.input.channels
+    if not _holds(large.memory.input, small.memory.input):
+        raise UsageError(
+            f"a memory on input {large.memory.input} has no room for one on {small.memory.input}"
+        )
+    if inputs and len(inputs) != channels:
+        raise UsageError(
+            f"{len(inputs)} factors for an input of {channels} channels: give each one"
+        )
     _grow_memory(large.memory, small.memory, inputs)
     for reader, smaller in zip(large.readers, small.readers, strict=True):
         _grow_reader(cast("MultigridReader", reader), cast("MultigridReader", smaller))
