@@ -19,6 +19,7 @@ from comparing import (
     slow_neighbours,
 )
 from mgmem import MultigridMemory, Pyramid, backend
+from mgmem.errors import UsageError
 
 WIDE = {"dtype": torch.float64}
 
@@ -314,6 +315,50 @@ def test_batch_norm_of_a_batch_of_one_runs_over_the_sequence() -> None:
     h, _ = memory(_x(6, 1, 2, (1,)))
     for grid in h[0]:
         assert_close(grid.mean((0, 1, 3)), torch.zeros(3, **WIDE), 1e-9)
+
+
+def test_dropout_zeroes_its_share_of_what_layers_hand_on_and_leaves_the_recurrence_alone() -> None:
+    torch.manual_seed(0)
+    memory = MultigridMemory(2, "0-1:8 0-1:8", residual=False, dropout=0.3)
+    x = torch.randn(20, 4, 2, 3, 3)
+    h, state = memory(x)
+    kept = memory.eval()(x)
+    for grid in (grid for layer in h for grid in layer):
+        assert abs((grid == 0).float().mean() - 0.3) < 0.02
+    nothing = h[0].finest == 0
+    torch.testing.assert_close(h[0].finest[~nothing], kept[0][0].finest[~nothing] / 0.7)
+    assert all(map(torch.equal, state.layers[0].h, kept[1].layers[0].h))
+    assert not torch.equal(state.layers[1].h.finest, kept[1].layers[1].h.finest)
+
+
+def test_dropout_drops_the_same_when_activations_are_computed_again() -> None:
+    memory = MultigridMemory(2, "0-1:4 0-1:4", dropout=0.5)
+    x, found = torch.randn(6, 2, 2, 3, 3), []
+    for chunks in ([x], x.split(3)):
+        memory.checkpoint_every = 3 if len(chunks) == 1 else None
+        torch.manual_seed(1)
+        outputs, state = [], None
+        for chunk in chunks:
+            h, state = memory(chunk, state)
+            outputs.append(h[-1].finest)
+        memory.zero_grad()
+        torch.cat(outputs).square().sum().backward()
+        found.append([p.grad.clone() for p in memory.parameters() if p.grad is not None])
+    for again, once in zip(*found, strict=True):
+        torch.testing.assert_close(again, once)
+
+
+def test_dropout_counts_in_training_only_and_step_by_step_too() -> None:
+    memory = MultigridMemory(2, "0-1:4", dropout=0.5)
+    x, state = torch.randn(2, 2, 3, 3), memory.initial_state(2)
+    with torch.no_grad():
+        one, other = (memory.step(x, state)[0][0].finest for _ in range(2))
+        assert not torch.equal(one, other)
+        memory.eval()
+        one, other = (memory.step(x, state)[0][0].finest for _ in range(2))
+        assert torch.equal(one, other)
+    with pytest.raises(UsageError, match="dropout 1"):
+        MultigridMemory(2, "0-1:4", dropout=1.0)
 
 
 @pytest.mark.parametrize("peephole", ["channel", "cell"])

@@ -147,8 +147,8 @@ def test_a_tail_that_leaves_a_grid_unread_is_refused():
 def test_norms_and_settings_that_do_not_exist_are_refused():
     with pytest.raises(UsageError, match="norm 'layer': give 'none'"):
         WordMemory(WORDS, MESH, TAIL, norm="layer")
-    with pytest.raises(UsageError, match="dropout 1"):
-        WordMemory(WORDS, MESH, TAIL, dropout=1.0)
+    with pytest.raises(UsageError, match="embedding -1"):
+        WordMemory(WORDS, MESH, TAIL, embedding=-1)
     with pytest.raises(UsageError, match="no norm whose statistics"):
         MultigridMemory(3, "0-1:4", base=(2,), norm="sequence", checkpoint_every=2)
     MultigridMemory(3, "0-1:4", base=(2,), norm="causal", checkpoint_every=2)

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint
@@ -54,6 +55,8 @@ class MultigridMemory(nn.Module):
             True) is batch norm; its statistics run over time x batch, so in training a sequence
             run in one call and the same sequence run in chunks differ; in ``eval()`` they agree.
             "causal" and "sequence": see ``mgmem.nn.norms``.
+        dropout: share of each layer's output that is set to zero in training, on its way to the
+            next layer and to readers; never inside the recurrence.
         residual: layers 3, 5, ... add the output of layer l-2 to what they hand on.
         forget_bias: initial bias of the forget gates.
         checkpoint_every: keep activations for so many time steps only and compute them again in
@@ -72,6 +75,7 @@ class MultigridMemory(nn.Module):
         kernel: int = 3,
         peephole: Peephole = "none",
         norm: bool | Norm = False,
+        dropout: float = 0.0,
         residual: bool = True,
         forget_bias: float = 1.0,
         checkpoint_every: int | None = None,
@@ -81,6 +85,8 @@ class MultigridMemory(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        if not 0 <= dropout < 1:
+            raise UsageError(f"dropout {dropout}: give a share from 0 to less than 1")
         spanning = norm not in (False, "none", "causal")
         if checkpoint_every is not None and (checkpoint_every < 1 or spanning):
             raise UsageError(
@@ -89,6 +95,7 @@ class MultigridMemory(nn.Module):
             )
         self.input, self.spec, self.base = as_layer(input), as_mesh(spec), check_base(base)
         self.kernel, self.peephole, self.residual = kernel, peephole, residual
+        self.dropout = dropout
         self.checkpoint_every, self.check_finite = checkpoint_every, check_finite
         self.batch_first, self.frozen = batch_first, False
         self.spec.check_input(self.input)
@@ -244,7 +251,11 @@ class MultigridMemory(nn.Module):
         def run(index: int, layer: nn.Module, below: Pyramid) -> Pyramid:
             outputs, new = layer(below, state.layers[index], reset, active)
             states.append(new)
-            return _over_time(self.norms[index], outputs, active) if self.norms else outputs
+            if self.norms:
+                outputs = _over_time(self.norms[index], outputs, active)
+            if self.dropout and self.training:
+                outputs = outputs.map(partial(F.dropout, p=self.dropout))
+            return outputs
 
         add = partial(add_residual, dims=len(self.base)) if self.residual else None
         return tuple(chain(self.layers, inputs, run, add)), MemoryState(tuple(states))

@@ -54,6 +54,8 @@ def run_step(
     parameters = plain_parameters(layers, MultigridConvLSTM)
     if parameters is None or memory.norms or memory.peephole != "none" or memory.check_finite:
         return None
+    if memory.dropout and memory.training:
+        return None
     if reset is not None and not isinstance(reset, Tensor):
         return None
     flags = [] if reset is None else [reset]

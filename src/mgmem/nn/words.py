@@ -30,9 +30,8 @@ class WordMemory(Model):
             a channel for each word, is added: "0-1:48" ends in "0:159". It comes down one level
             at a time, so that no grid is left unread.
         norm: between the memory's layers; "sequence" can not be used word by word.
-        dropout: share of what the tail reads that is set to zero in training.
         embedding: numbers that stand for a word; 0: words go in as they are, one-hot.
-        options: further ones of ``MultigridMemory``.
+        options: further ones of ``MultigridMemory``, such as dropout.
     """
 
     def __init__(
@@ -42,13 +41,12 @@ class WordMemory(Model):
         tail: str | MeshSpec,
         *,
         norm: Norm = "causal",
-        dropout: float = 0.0,
         embedding: int = 0,
         **options: Any,
     ) -> None:
         super().__init__()
-        if not 0 <= dropout < 1 or embedding < 0:
-            raise UsageError(f"dropout {dropout}, embedding {embedding}: give a share, and a size")
+        if embedding < 0:
+            raise UsageError(f"embedding {embedding}: give a size")
         base = (1,)
         self.words = words
         self.embedding = nn.Linear(words, embedding, bias=False) if embedding else None
@@ -56,7 +54,6 @@ class WordMemory(Model):
         whole = as_mesh(tail) + as_mesh(f"0:{words}")
         _check_all_read(self.memory.spec[-1], whole)
         self.tail = MultigridCNN(self.memory.spec[-1], whole, base)
-        self.dropout = nn.Dropout(dropout)
 
     def forward(
         self,
@@ -104,7 +101,7 @@ class WordMemory(Model):
     def say(self, deepest: Pyramid) -> Tensor:
         """Logits (queries, batch, words) from the deepest layer's hidden states there."""
         leading = deepest.finest.shape[:2]
-        seen = deepest.map(lambda grid: self.dropout(grid.flatten(0, 1)))
+        seen = deepest.map(lambda grid: grid.flatten(0, 1))
         return self.tail(seen).finest.flatten(1).unflatten(0, leading)
 
     def initial_state(
