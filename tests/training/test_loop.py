@@ -9,6 +9,7 @@ import pytest
 import torch
 from runs import assert_identical, final
 
+from mgmem.errors import UsageError
 from mgmem.experiments import find
 from mgmem.tasks import SeedStream
 from mgmem.training import checkpoint, loop
@@ -159,6 +160,23 @@ def test_a_stage_begins_with_the_weights_that_the_one_before_hands_on(trainer, t
     other._hand_on()
     for name, tensor in other.model.state_dict().items():
         assert torch.equal(tensor, averaged[name])
+
+
+def test_a_stage_trains_only_what_it_is_to_learn_and_the_next_one_all_again(trainer, tmp_path):
+    readers = replace(STAGE, name="read", learns=("readers.",), updates=3)
+    run = trainer(tmp_path, Recipe((readers, replace(STAGE, name="all", updates=2))))
+    before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    run.run(Limits(max_updates=3))
+    for name, tensor in run.model.state_dict().items():
+        assert torch.equal(tensor, before[name]) is name.startswith("memory."), name
+    trainer(tmp_path, run.recipe).run(Limits())
+    after = load_weights(tmp_path / "best.safetensors").tensors
+    assert not torch.equal(after["memory.layers.0.biases.0"], before["memory.layers.0.biases.0"])
+
+
+def test_a_stage_that_is_to_learn_what_there_is_not_is_refused_at_once(trainer, tmp_path):
+    with pytest.raises(UsageError, match=r"learns 'writer.'.*memory., readers."):
+        trainer(tmp_path, Recipe((STAGE, replace(STAGE, name="two", learns=("writer.",)))))
 
 
 def test_budget_and_curve_go_on_over_stages(trainer, tmp_path):

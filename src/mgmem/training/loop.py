@@ -24,7 +24,7 @@ from mgmem.training.feed import Share
 from mgmem.training.progress import Report, Reporter
 from mgmem.training.recipe import Recipe, flattened
 from mgmem.training.signals import stop_signals
-from mgmem.training.stage import StageRun, TrainingFailed
+from mgmem.training.stage import StageRun, TrainingFailed, check_learns
 from mgmem.training.weights import check_finite, fill, save_weights
 
 
@@ -66,6 +66,8 @@ class Trainer:
         self._seed, self._amp, self._command = seed, amp, command
         self.progress = progress or Progress()
         check_lessons(recipe, task, self.share)
+        for stage in recipe.stages:
+            check_learns(stage, model)
         self.current = self._begin(self.progress.stage)
 
     def _begin(self, index: int) -> StageRun:

@@ -96,6 +96,9 @@ class Stage:
     validation: Validation = field(default_factory=Validation)
     hands_on: Literal["best", "last"] = "last"
     """Weights that the next stage begins with: the best by validation score, or the last."""
+    learns: tuple[str, ...] = ()
+    """Only tensors whose names begin so are trained, such as readers. on a memory that is known;
+    none: all."""
 
     def __post_init__(self) -> None:
         if self.updates < 1 or self.batch < 1:

@@ -23,6 +23,22 @@ class TrainingFailed(UsageError):
     """Training can not go on; the last checkpoint is whole."""
 
 
+def _learns(stage: Stage, name: str) -> bool:
+    return not stage.learns or name.startswith(stage.learns)
+
+
+def check_learns(stage: Stage, model: nn.Module) -> None:
+    """An error if a stage is to train what the model does not have."""
+    names = [name for name, _ in model.named_parameters()]
+    for part in stage.learns:
+        if not any(name.startswith(part) for name in names):
+            parts = ", ".join(sorted({name.partition(".")[0] + "." for name in names}))
+            raise UsageError(
+                f"stage {stage.name} learns {part!r}, and no tensor's name begins so; this model "
+                f"has {parts}"
+            )
+
+
 class StageRun:
     """A stage's feed, optimiser, averaged weights and carried memory."""
 
@@ -36,6 +52,8 @@ class StageRun:
         amp: Amp = "none",
     ) -> None:
         self.stage, self.model, self.task, self.share = stage, model, task, share
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(_learns(stage, name))
         self.feed = stage.lesson.feed(task, stream, stage.batch, share)
         self.optimizer = stage.optimizer.build(model)
         self.average = WeightAverage(model, stage.average) if stage.average else None
