@@ -65,6 +65,43 @@ def test_short_stories_give_as_many_questions_as_long_ones_and_what_is_known_giv
     assert (abs(drawn(source, 4)[three] - [640, 160, 640]) < 45).all()
 
 
+def test_renamed_stories_are_the_same_with_other_names_and_so_are_their_answers():
+    plain, renamed = feed(), feed(Stories(renamed=True))
+    changed = 0
+    for _ in range(8):
+        one, other = plain.next(), renamed.next()
+        assert torch.equal(one.episode, other.episode)
+        assert torch.equal(one.times, other.times)
+        for story in range(len(one.episode)):
+            asked = one.weight[0, :, story] > 0
+            words, instead = (
+                torch.cat([b.inputs[:, story, :, 0].argmax(1), b.targets[0][asked, story]])
+                for b in (one, other)
+            )
+            pairs = set(zip(words.tolist(), instead.tolist(), strict=True))
+            assert len(pairs) == len(words.unique()) == len(instead.unique()), "one for one"
+            changed += any(a != b for a, b in pairs)
+    assert changed > 100
+
+
+def test_a_story_has_other_names_each_time_and_the_same_after_a_stop():
+    lesson, task = Stories(renamed=True, words=400), Babi((20,))
+    source = feed(lesson, task)
+    seen = {}
+    for _ in range(400):
+        batch = source.next()
+        for story, number in enumerate(batch.episode.tolist()):
+            told = tuple(batch.inputs[:, story, :, 0].argmax(1)[: batch.lengths[story]].tolist())
+            seen.setdefault(number, []).append(told)
+    again = [stories for stories in seen.values() if len(stories) > 3]
+    assert again
+    assert all(len(set(stories)) > 1 for stories in again)
+    state, following = source.state_dict(), source.next()
+    resumed = feed(lesson, task)
+    resumed.load_state_dict(state)
+    assert torch.equal(resumed.next().inputs, following.inputs)
+
+
 def test_an_epoch_reads_every_story_of_a_task_once():
     task = Babi((20,))
     own = np.flatnonzero(task.stories("train").task == 20)

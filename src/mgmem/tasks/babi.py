@@ -86,12 +86,15 @@ class Babi:
             )
         return self.chosen(stream.split, order[first : first + count])
 
-    def chosen(self, split: Split, numbers: Ints, longest: Longest = LONGEST) -> StoryEpisodes:
+    def chosen(
+        self, split: Split, numbers: Ints, longest: Longest = LONGEST, said: Ints | None = None
+    ) -> StoryEpisodes:
         """Stories by their numbers among ``stories(split)``.
 
-        longest: cut each after its last answer within so many words.
+        longest: cut each after its last answer within so many words. said: (stories, vocabulary)
+        what each story says for each word; None: the word itself.
         """
-        return StoryEpisodes(self.stories(split), numbers, longest)
+        return StoryEpisodes(self.stories(split), numbers, longest, said)
 
     def loss(self, answers: tuple[Tensor, ...], batch: Batch) -> Tensor:
         """Softmax cross-entropy, mean over answer words."""
@@ -120,11 +123,18 @@ class StoryEpisodes:
     Their numbers say their task: 3,000,017 is story 17 of its split, and of task 3.
     """
 
-    def __init__(self, stories: Stories, numbers: Ints, longest: Longest = LONGEST) -> None:
+    def __init__(
+        self,
+        stories: Stories,
+        numbers: Ints,
+        longest: Longest = LONGEST,
+        said: Ints | None = None,
+    ) -> None:
         lengths = stories.cut(longest)[numbers]
         if not lengths.all():
             raise UsageError(f"a story asks nothing within {longest} words: leave it out")
         self._stories, self._numbers = stories, numbers
+        self._said = [np.arange(len(VOCABULARY))] * len(numbers) if said is None else said
         self.lengths = torch.from_numpy(lengths)
 
     @property
@@ -137,7 +147,7 @@ class StoryEpisodes:
         check_piece(start, stop, self.length)
         if times is not None:
             raise UsageError("stories ask at places of their own: leave the times out")
-        asked = [self._asked(int(number), start, stop) for number in self._numbers]
+        asked = [self._asked(column, start, stop) for column in range(len(self._numbers))]
         most = max(len(places) for places, _ in asked)
         weight = torch.zeros(1, most, len(asked))
         times, targets = (torch.zeros(most, len(asked), dtype=torch.int64) for _ in range(2))
@@ -163,15 +173,15 @@ class StoryEpisodes:
         words = torch.full((stop - start, len(self._numbers)), -1)
         for column, (number, length) in enumerate(zip(self._numbers, self.lengths, strict=True)):
             piece = self._stories.of(int(number))[0][start : min(stop, int(length))]
-            words[: len(piece), column] = torch.from_numpy(piece.astype(np.int64))
+            words[: len(piece), column] = torch.from_numpy(self._said[column][piece])
         return one_hot(words)
 
-    def _asked(self, number: int, start: int, stop: int) -> tuple[Ints, Ints]:
+    def _asked(self, column: int, start: int, stop: int) -> tuple[Ints, Ints]:
         """Places, from start, and answers of a story between two words."""
-        _, own = self._stories.of(number)
+        _, own = self._stories.of(int(self._numbers[column]))
         places = self._stories.places[own]
         within = (places >= start) & (places < stop)
-        return places[within] - start, self._stories.answers[own][within].astype(np.int64)
+        return places[within] - start, self._said[column][self._stories.answers[own][within]]
 
 
 def one_hot(words: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from mgmem.errors import UsageError
 from mgmem.tasks.babi import Babi
 from mgmem.tasks.babi_data import TASKS, Ints
 from mgmem.tasks.babi_data import Stories as Told
+from mgmem.tasks.babi_names import renaming
 from mgmem.tasks.base import Batch, Task
 from mgmem.tasks.seeds import SeedStream
 from mgmem.training.feed import Growth, Horizon, Share
@@ -28,6 +29,8 @@ _ASKING = 0.25
 """Share of a task's stories that ask something within the words they begin with, at least."""
 _HEARD = 8
 """Questions of a task that weigh as much as a batch elsewhere in its smoothed score."""
+_RENAMED = 100
+"""Random numbers of names, apart from those of pools and tasks."""
 _NEED = 2.5
 """A task's share of questions grows with its error, so many times as fast, up to the whole."""
 _PATIENCE = 20_000
@@ -51,6 +54,8 @@ class Stories:
     order: tuple[int, ...] = tuple(range(1, TASKS + 1))
     """Tasks that join one at a time, each when the one before it has grown; then all others join,
     at once. With growth."""
+    renamed: bool = False
+    """Tell every story with other names, places and things of its task each time it is read."""
     longest: int = 800
     """Stories are cut after their last answer within so many words."""
     growth: Growth | None = None
@@ -114,7 +119,8 @@ class StoryFeed:
         if self._batches is None:
             self._batches = self._cut_pool()
         chosen = self._batches[self._given][self._share.rank :: self._share.world]
-        episodes = self._task.chosen(self._stream.split, chosen, self._limits)
+        said = self._renamed(chosen) if self._lesson.renamed else None
+        episodes = self._task.chosen(self._stream.split, chosen, self._limits, said)
         self._given += 1
         if self._given == len(self._batches):
             self._pool, self._given, self._batches = self._pool + 1, 0, None
@@ -201,6 +207,12 @@ class StoryFeed:
         epoch, place = np.divmod(drawn, len(own))
         orders = {e: self._random(task, e).permutation(own) for e in np.unique(epoch).tolist()}
         return np.array([orders[e][i] for e, i in zip(epoch, place, strict=True)], np.int64)
+
+    def _renamed(self, chosen: Ints) -> Ints:
+        """(stories, vocabulary): what each of a batch's stories says for each word."""
+        tasks = self._stories.task[chosen].tolist()
+        drawn = (self._random(_RENAMED, self._pool, number) for number in chosen.tolist())
+        return np.stack([renaming(task, own) for task, own in zip(tasks, drawn, strict=True)])
 
     def _random(self, *key: int) -> np.random.Generator:
         seed = np.random.SeedSequence(self._stream.root, spawn_key=key)
