@@ -95,3 +95,20 @@ def test_weights_that_have_seen_all_or_were_trained_otherwise_do_not_go_on(
     assert _train(tmp_path / "on", "--go-on") == 2
     assert "no weights are shipped" in capsys.readouterr().err
     assert not (tmp_path / "on").exists()
+
+
+def test_a_folder_goes_on_whatever_has_become_of_the_weights_that_it_began_with(
+    shipped, tmp_path, monkeypatch
+):
+    _longer(monkeypatch)
+    assert _train(tmp_path / "on", "--go-on") == 0
+    _publish(tmp_path / "on")  # what it went on from is shipped no more
+    third = replace(FIRST, name="third", updates=2)
+    _longer(monkeypatch, Recipe((*LONGER.stages, third)))
+    assert _train(tmp_path / "on", "--go-on") == 0
+    (shipped / "mapping-9.safetensors").unlink()
+    _longer(monkeypatch, Recipe((*LONGER.stages, third, replace(third, name="fourth"))))
+    assert _train(tmp_path / "on") == 2, "it was begun with --go-on"
+    assert _train(tmp_path / "on", "--go-on") == 0
+    content, _ = newest(tmp_path / "on")
+    assert [point["update"] for point in content["progress"]["curve"]] == [3, 5, 7, 9]

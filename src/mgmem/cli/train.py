@@ -15,8 +15,9 @@ import tyro
 
 from mgmem.errors import UsageError
 from mgmem.experiments import EXPERIMENTS, find
-from mgmem.experiments.start import begin, go_on
+from mgmem.experiments.start import begin, go_on, resume
 from mgmem.tasks.base import Metric
+from mgmem.training.content import newest
 from mgmem.training.device import Amp, DeviceName, pick_device, set_threads
 from mgmem.training.distributed import processes
 from mgmem.training.folder import writing
@@ -81,14 +82,17 @@ def run(arguments: Sequence[str]) -> None:
     device = pick_device(options.device)
     with processes(device) as share:
         threads = set_threads(options.threads, share.world)
-        if options.go_on:
+        folder = options.folder or Path("runs") / f"{options.name}-{options.recipe}-{options.seed}"
+        held, _ = newest(folder, experiment.task().metric.name)
+        if held is not None:  # it holds all that was begun with, whatever has become of that
+            begun = resume(experiment, options.seed, changes, held if options.go_on else {})
+        elif options.go_on:
             begun = go_on(experiment, options.recipe, options.seed, recipe)
         else:
             begun = begin(experiment, options.seed, recipe.start, changes)
         task = begun.task
         until = parse_goal(options.until, task.metric)
         limits = Limits(options.max_updates, options.max_minutes, until, options.checkpoint_seconds)
-        folder = options.folder or Path("runs") / f"{options.name}-{options.recipe}-{options.seed}"
         about = {
             "experiment": experiment.name,
             "recipe": options.recipe,

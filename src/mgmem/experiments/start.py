@@ -67,6 +67,14 @@ def begin(
     return Beginning(task, model, _after(weights))
 
 
+def resume(
+    experiment: Experiment, seed: int, options: Mapping[str, str] | None, content: dict[str, Any]
+) -> Beginning:
+    """Task and model for a checkpoint to fill: its content says which weights it went on after."""
+    task, model = experiment.build(seed, options)
+    return Beginning(task, model, Progress(), content.get("about", {}).get("after", {}))
+
+
 def _after(weights: Weights) -> Progress:
     """None of its own, after what the weights that it starts with took."""
     return Progress(before=weights.about.get("trained", asdict(Budget())))
