@@ -9,9 +9,10 @@ import mgmem
 from mgmem.errors import UsageError
 from mgmem.experiments import EXPERIMENTS
 from mgmem.experiments.multigrid import reader_writer
+from mgmem.experiments.records import shipped_checksum
 from mgmem.experiments.start import begin
 from mgmem.tasks.seeds import SeedStream
-from mgmem.training.recipe import Grown
+from mgmem.training.recipe import Grown, Shipped
 from mgmem.training.weights import load_weights
 
 SMALL = "mapping-9"
@@ -70,3 +71,15 @@ def test_only_readers_and_writers_grow_and_only_from_the_weights_that_are_named(
         begin(EXPERIMENTS[SMALL], 0, Grown(LARGE.name, mgmem.load(LARGE.name).sha256))
     with pytest.raises(UsageError, match="another start gives another result"):
         begin(LARGE, 0, replace(start, sha256="0" * 64))
+
+
+STARTS = {
+    name: experiment.fast.start
+    for name, experiment in EXPERIMENTS.items()
+    if isinstance(experiment.fast.start, Shipped | Grown)
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_recipe_that_starts_from_other_weights_starts_from_those_that_are_shipped(name):
+    assert STARTS[name].sha256 == shipped_checksum(STARTS[name].experiment)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mgmem.experiments import baselines as base
 from mgmem.experiments import multigrid as mg
-from mgmem.experiments import recipes
+from mgmem.experiments import recipes_large_maps as large
+from mgmem.experiments import recipes_maps as recipes
 from mgmem.experiments.experiment import Experiment, PaperRow
 from mgmem.experiments.multigrid import Builder
 from mgmem.tasks import Mapping
@@ -75,7 +76,7 @@ MULTIGRID = [
         "multigrid",
         lambda: _spiral(25, 48),
         mg.reader_writer(mg.LARGE, mg.LARGE_MAP_TAIL, input=4),
-        recipes.LARGE_MAPPING,
+        large.MAPPING,
         recipes.paper_mapping(),
         PaperRow(1, 0.65, 76.97, _scores(99.99, 99.97, 99.98)),
     ),
@@ -85,7 +86,7 @@ MULTIGRID = [
         "multigrid",
         lambda: _spiral(25, 48, (9,)),
         mg.reader_writer(mg.LARGE, mg.LARGE_QUERY9_TAIL, input=4),
-        recipes.FAST_MAPPING,
+        large.QUERIES_OF_NINE,
         recipes.paper_mapping(),
         PaperRow(1, 0.79, 76.97, _scores(97.34, 99.50, 98.41)),
     ),
@@ -95,7 +96,7 @@ MULTIGRID = [
         "multigrid",
         lambda: Mapping(world=25, grid=48, motion="random", path_length=500),
         mg.reader_writer(mg.LARGE, mg.LARGE_MAP_TAIL, input=4),
-        recipes.FAST_MAPPING,
+        large.FROM_SPIRAL,
         recipes.paper_mapping(),
         PaperRow(1, 0.65, 76.97, _scores(96.83, 95.59, 96.20)),
     ),

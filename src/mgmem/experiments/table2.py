@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mgmem.experiments import baselines as base
 from mgmem.experiments import multigrid as mg
-from mgmem.experiments import recipes
+from mgmem.experiments import recipes_sequences as recipes
 from mgmem.experiments.experiment import Experiment, PaperRow
 from mgmem.experiments.multigrid import Builder
 from mgmem.tasks import AssociativeRecall, MnistRecall, MnistSort, PrioritySort, Task
