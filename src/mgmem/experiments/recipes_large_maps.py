@@ -89,7 +89,7 @@ FROM_SPIRAL = Recipe(
     Shipped("mapping-25", _LARGE),
 )
 # Asked for 9x9 cells, of a memory that is known: first the new reader alone. The first 81 steps
-# are nine whole patches; there it learns to compare, foreign patches being asked for as often.
+# are nine whole patches; there it learns to compare, three questions in ten being for foreign ones.
 _NINE = replace(
     REACH,
     name="compare",
