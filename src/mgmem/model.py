@@ -89,10 +89,14 @@ def ask(model: nn.Module, batch: Asked, state: Any = None) -> tuple[tuple[Tensor
 
 
 def at_times(sequence: Tensor, times: Tensor) -> Tensor:
-    """(T, B, ...) at the steps of times (Q,) or (Q, B): (Q, B, ...)."""
+    """(T, B, ...) at the steps of times (Q,) or (Q, B): (Q, B, ...); -1 is the last step."""
+    steps, batch = sequence.shape[:2]
+    # Indexing would do, but its gradient is a scatter, six times as slow as this one's on a CPU.
+    times = torch.where(times < 0, times + steps, times)
     if times.dim() == 1:
-        return sequence[times]
-    return sequence[times, torch.arange(sequence.shape[1], device=sequence.device)]
+        return sequence.index_select(0, times)
+    places = times * batch + torch.arange(batch, device=times.device)
+    return sequence.flatten(0, 1).index_select(0, places.flatten()).unflatten(0, times.shape)
 
 
 def each_reader(queries: Sequence[Tensor], readers: int) -> None:

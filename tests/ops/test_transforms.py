@@ -88,7 +88,7 @@ def test_gradients_can_be_differentiated_again(way: str, peephole: Any) -> None:
         return torch.autograd.grad(sum(g.square().sum() for g in first), parameters)  # type: ignore[arg-type]
 
     for got, expected in zip(by_way(way, penalty), by_way("reference", penalty), strict=True):
-        assert_close(got, expected, 1e-5)  # of thousands: a small entry is a sum of large ones
+        assert_close(got, expected, 2e-5)  # of thousands: a small entry is a sum of large ones
 
 
 @pytest.mark.parametrize("way", ["native", "scan"])

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from mgmem.ops import reference, twice
-from mgmem.pyramid import Pyramid, gather
+from mgmem.pyramid import Pyramid, gather, upsample
 
-_FLOATS = 1 << 21
+_FLOATS = 1 << 20
 """Values of a gathered input that are worked on at once."""
 
 
@@ -25,6 +25,7 @@ def conv_layer(
     inputs: Pyramid, weights: Sequence[Tensor], biases: Sequence[Tensor], lowest: int, relu: bool
 ) -> Pyramid:
     """MG-conv; see ``reference.conv_layer``."""
+    inputs = inputs.map(channels_last)
     levels = enumerate(zip(weights, biases, strict=True), lowest)
     return Pyramid(
         lowest, tuple(convolve_level(inputs, level, w, b, relu) for level, (w, b) in levels)
@@ -38,7 +39,7 @@ def convolve_level(
     near = [j for j in (level - 1, level, level + 1) if j in inputs.levels]
     grids = [inputs[j] for j in near]
     if grids[0].device.type != "cpu" or torch.is_autocast_enabled("cpu") or not len(grids[0]):
-        y = reference.convolve(gather(inputs.map(channels_last), level), weight, bias)
+        y = reference.convolve(gather(inputs, level), weight, bias)
         return y.relu() if relu else y
     result: Tensor = _Pieces.apply(near[0], level, weight, bias, relu, *grids)
     return result
@@ -56,18 +57,20 @@ class _Pieces(torch.autograd.Function):
     def forward(
         ctx: Any, lowest: int, level: int, weight: Tensor, bias: Tensor, relu: bool, *grids: Tensor
     ) -> Tensor:
-        count = len(grids[0])
+        pieces = _cut(grids, weight)
         output: Tensor | None = None
-        for piece in _cut(grids, weight):
+        for piece in pieces:
             x = gather(Pyramid(lowest, tuple(channels_last(grid[piece]) for grid in grids)), level)
             y = reference.convolve(x, weight, bias)
-            if relu:
-                y.relu_()
             if output is None:
                 layout = torch.channels_last if y.dim() == 4 else torch.contiguous_format
-                shape = (count, *y.shape[1:])
-                output = torch.empty(shape, dtype=y.dtype, memory_format=layout)
-            output[piece] = y
+                shape = (len(grids[0]), *y.shape[1:])
+                whole = len(pieces) == 1
+                output = y if whole else torch.empty(shape, dtype=y.dtype, memory_format=layout)
+            if relu:
+                torch.clamp_min(y, 0, out=output[piece])
+            elif len(pieces) > 1:
+                output[piece] = y
         assert output is not None
         ctx.lowest, ctx.level, ctx.relu = lowest, level, relu
         ctx.save_for_backward(weight, bias, *((output,) if relu else ()), *grids)
@@ -80,7 +83,6 @@ class _Pieces(torch.autograd.Function):
         wanted = ctx.needs_input_grad
         if twice.wanted_again((grad,)):
             return _differentiable_backward(ctx, grad, (weight, bias, *grids))
-        to_grids = any(wanted[5:])
         results = [
             torch.empty_like(grid) if want else None
             for grid, want in zip(grids, wanted[5:], strict=True)
@@ -90,27 +92,60 @@ class _Pieces(torch.autograd.Function):
         for piece in _cut(grids, weight):
             g = channels_last(grad[piece])
             if output is not None:
-                g = g.masked_fill(output[piece] == 0, 0)
-            with torch.enable_grad():
-                leaves = [channels_last(grid[piece]).detach() for grid in grids]
-                for leaf, want in zip(leaves, wanted[5:], strict=True):
-                    leaf.requires_grad_(want)
-                x = gather(Pyramid(ctx.lowest, tuple(leaves)), ctx.level)
+                g = torch.ops.aten.threshold_backward(g, output[piece], 0)
+            reads = [
+                _Read(channels_last(grid[piece]), j - ctx.level)
+                for j, grid in enumerate(grids, ctx.lowest)
+            ]
+            x = torch.cat([read.value for read in reads], 1)
             dx, dw, db = torch.ops.aten.convolution_backward(
-                g, x.detach(), weight, [weight.shape[0]], [1] * len(pad), pad, [1] * len(pad),
-                False, [0] * len(pad), 1, [to_grids, wanted[2], wanted[3]],
+                g, x, weight, [weight.shape[0]], [1] * len(pad), pad, [1] * len(pad),
+                False, [0] * len(pad), 1, [any(wanted[5:]), wanted[2], wanted[3]],
             )  # fmt: skip
             if wanted[2]:
                 d_weight += dw
             if wanted[3]:
                 d_bias += db
-            if to_grids:
-                asked = [leaf for leaf in leaves if leaf.requires_grad]
-                found = iter(torch.autograd.grad(x, asked, dx))
-                for result in results:
+            if dx is not None:
+                parts = dx.split([grid.shape[1] for grid in grids], 1)
+                for read, part, result in zip(reads, parts, results, strict=True):
                     if result is not None:
-                        result[piece] = next(found)
+                        result[piece] = read.gradient(part)
         return None, None, d_weight, d_bias, None, *results
+
+
+class _Read:
+    """A grid as a level reads it: a neighbour's is up- or downsampled.
+
+    ``gradient`` is what autograd makes of it, in fewer passes over memory.
+    """
+
+    def __init__(self, grid: Tensor, above: int) -> None:
+        """``above``: how many levels finer than the reading level the grid is, -1, 0 or 1."""
+        self.value, self._above = grid, above
+        if above < 0:
+            self.value = upsample(grid)
+        elif above > 0:
+            # A row is a plane one row high: plane and row then have one way back.
+            window = [2 if grid.dim() == 4 else 1, 2]
+            self._plane = grid if grid.dim() == 4 else grid.unsqueeze(2)
+            pooled, picked = torch.ops.aten.max_pool2d_with_indices(self._plane, window, window)
+            self._pool, self._picked = (window, window, [0, 0], [1, 1], False), picked
+            self.value = pooled if grid.dim() == 4 else pooled.squeeze(2)
+
+    def gradient(self, of_value: Tensor) -> Tensor:
+        """The gradient of the grid, given that of ``value``."""
+        if self._above < 0:
+            for dim in range(2, of_value.dim()):
+                even, odd = of_value.unflatten(dim, (-1, 2)).unbind(dim + 1)
+                of_value = even + odd
+        elif self._above > 0:
+            row = of_value.dim() == 3
+            plane = torch.ops.aten.max_pool2d_with_indices_backward(
+                of_value.unsqueeze(2) if row else of_value, self._plane, *self._pool, self._picked
+            )
+            return plane.squeeze(2) if row else plane
+        return of_value
 
 
 def _differentiable_backward(
