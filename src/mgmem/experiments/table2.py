@@ -93,8 +93,11 @@ def _baseline(
     model: Builder,
     row: PaperRow | None = None,
 ) -> Experiment:
-    digits = isinstance(task(), MnistRecall | MnistSort)
-    fast = recipes.FAST_DIGITS_FLAT if digits else recipes.FAST_SEQUENCE_FLAT
+    fast = recipes.FAST_SEQUENCE_FLAT
+    if isinstance(task(), MnistRecall | MnistSort):
+        fast = recipes.FAST_DIGITS_FLAT
+    elif isinstance(task(), PrioritySort):
+        fast = recipes.FAST_SORT_FLAT
     paper = recipes.paper_sequence(task().episode_length, rate=1e-4)
     return Experiment(name, title, system, task, model, fast, paper, row)
 
