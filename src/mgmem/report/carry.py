@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mgmem.errors import UsageError
 from mgmem.experiments.carry import Carried
 from mgmem.report import style
-from mgmem.report.style import EngFormatter, Figure
+from mgmem.report.style import Figure
 
 
 def carry_table(carried: Sequence[Carried]) -> str:
@@ -40,7 +40,7 @@ def draw_carry(carried: Sequence[Carried]) -> Figure:
     if not carried:
         raise UsageError("nothing was measured: ship a mapping memory first")
     with style.look():
-        figure = style.new_figure(8.5, 4.4)
+        figure = style.new_figure(10, 4.4)
         figure.suptitle("How far memories of maps carry", fontsize=14, fontweight="bold")
         axes = figure.subplots()
         names = dict.fromkeys(one.experiment for one in carried)
@@ -53,7 +53,9 @@ def draw_carry(carried: Sequence[Carried]) -> Figure:
             axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
         axes.set(xscale="log", xlabel="steps of a random walk", ylabel="F score")
         axes.set_ylim(0, 1.02)
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.set_xticks(sorted({one.steps for one in carried if one.walk != "spiral"}), minor=False)
+        axes.minorticks_off()
+        axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.grid(True)
-        axes.legend(loc="lower left")
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
