@@ -106,7 +106,7 @@ MULTIGRID = [
         "multigrid",
         lambda: Mapping(world=25, grid=48, motion="random", path_length=1500),
         mg.reader_writer(mg.LARGE, mg.LARGE_MAP_TAIL, input=4),
-        recipes.FAST_MAPPING,
+        large.FROM_SHORTER_WALKS,
         recipes.paper_mapping(),
         PaperRow(1, 0.65, 76.97, _scores(96.13, 91.08, 93.54)),
     ),
