@@ -29,6 +29,11 @@ def asked_nothing(task, batch=2):
     return {"queries": empty, "times": torch.zeros(0, dtype=torch.int64)}
 
 
+def skip_if_it_reads_only_whole_sequences(run):
+    if run.name == "babi-sequence":
+        pytest.skip("its norm looks over whole sequences: parts of one are others")
+
+
 @every
 def test_counts_round_to_the_papers(name):
     experiment = find(name)
@@ -75,6 +80,7 @@ def test_answers_have_the_tasks_shape_and_gradients_reach_every_parameter(run):
 
 @torch.no_grad()
 def test_steps_in_two_calls_are_one_call(run):
+    skip_if_it_reads_only_whole_sequences(run)
     task, model, inputs, asked = run.task, run.model, run.inputs, run.asked
     if task.reads != "after":
         first = {"queries": tuple(q[:1] for q in asked["queries"]), "times": asked["times"][:1]}
@@ -107,6 +113,7 @@ def test_the_state_survives_as_named_tensors(run):
 
 @torch.no_grad()
 def test_a_reset_is_a_fresh_start(run):
+    skip_if_it_reads_only_whole_sequences(run)
     task, model, inputs, asked = run.task, run.model, run.inputs, run.asked
     reset = torch.zeros(len(inputs), 2, dtype=torch.bool)
     reset[2] = True

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import tyro
@@ -39,32 +38,33 @@ class Ask:
 
 
 class Listener:
-    """Takes in a story sentence by sentence, and answers from what it remembers of it."""
+    """Takes in a story sentence by sentence, and answers from what it remembers of it.
+
+    A question is answered by reading all from the beginning: a memory that normalises over whole
+    stories can not go on from where it was.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._state: Any = None
+        self._heard: list[str] = []
 
     def hear(self, words: Sequence[str]) -> None:
         """Take in words."""
-        self._read(words, 0)
+        self._heard += words
 
+    @torch.no_grad()
     def answer(self, question: Sequence[str], words: int = 1) -> Tensor:
         """Take in a question: probabilities (words, vocabulary) of each word of its answer."""
-        return self._read([*question, *[BLANK] * words], words)
+        self.hear([*question, *[BLANK] * words])
+        numbers = torch.tensor([NUMBERS[word] for word in self._heard])
+        times = torch.arange(len(numbers) - words, len(numbers))
+        queries = (torch.zeros(words, 1, 0),)
+        (logits,), _ = self._model(one_hot(numbers).unsqueeze(1), queries=queries, times=times)
+        return logits[:, 0].softmax(1)
 
     def forget(self) -> None:
         """Begin another story."""
-        self._state = None
-
-    @torch.no_grad()
-    def _read(self, words: Sequence[str], asked: int) -> Tensor:
-        numbers = torch.tensor([NUMBERS[word] for word in words])
-        times = torch.arange(len(words) - asked, len(words))
-        queries = (torch.zeros(asked, 1, 0),)
-        inputs = one_hot(numbers).unsqueeze(1)
-        (logits,), self._state = self._model(inputs, self._state, queries=queries, times=times)
-        return logits[:, 0].softmax(1)
+        self._heard = []
 
 
 def run(arguments: Sequence[str]) -> None:
