@@ -84,6 +84,8 @@ def test_a_story_is_drawn_with_all_levels_and_a_long_one_is_cut(tmp_path, monkey
     assert read_image(save_figure(cut, tmp_path / "cut.png")).std() > 20
     with pytest.raises(UsageError, match="numbered from 0"):
         tell(model, task, -1)
+    with pytest.raises(UsageError, match="can not be watched word by word"):
+        tell(find("babi-sequence").build()[1], task, 40, name="babi-sequence")
 
 
 @needs_data

@@ -17,6 +17,7 @@ from torch import nn
 from mgmem.errors import UsageError
 from mgmem.experiments import PaperRow, find
 from mgmem.experiments.records import Record
+from mgmem.nn.norms import SequenceNorm
 from mgmem.nn.state import MemoryState
 from mgmem.tasks.babi import Babi, one_hot
 from mgmem.tasks.babi_data import NAMES, TASKS
@@ -56,6 +57,10 @@ def tell(model: nn.Module, task: Babi, episode: int = 0, *, name: str = "babi") 
     """Read a test story word by word, and ask after each what would be said now."""
     if episode < 0:
         raise UsageError(f"episode {episode}: episodes are numbered from 0")
+    if any(isinstance(module, SequenceNorm) for module in model.modules()):
+        raise UsageError(
+            f"{name} normalises over whole stories and can not be watched word by word: babi can"
+        )
     episodes = task.episodes(SeedStream(TEST_SEED, "test"), episode, 1)
     batch = episodes.batch(0, episodes.length)
     places, targets = batch.times[:, 0].tolist(), batch.targets[0][:, 0].tolist()
