@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mgmem.ops import native, reference
-from mgmem.ops.native import blocks, build, conv_op, library, lstm_op
+from mgmem.ops.native import blocks, build, library
 from mgmem.ops.reference import LSTMWeights
 from mgmem.pyramid import Pyramid
 
@@ -375,20 +375,6 @@ def test_memory_is_used_again_but_never_while_in_use() -> None:
     assert (view == 1.0).all()
     del view
     assert library.empty((count,)).data_ptr() == address
-
-
-@needs_kernels
-@pytest.mark.xdist_group("export")
-def test_operators_pass_the_checks_of_pytorch() -> None:
-    make = Maker((3, 3), 3)
-    inputs = list(make.grids((0, 1), 2, 2))
-    weights, biases = list(make.weights(3, [4, 4])), list(make.biases(3, 2))
-    torch.library.opcheck(conv_op.native_conv, (inputs, weights, biases, 0, 0, True))
-    _, x, hidden, cell, w = lstm_case((3, 3), 3, (0, 1), (0, 1), 2, 2, 3, "cell", time=2)
-    assert w.peephole is not None
-    tensors = [list(group) for group in (x, hidden, cell, *w)]
-    reset = torch.tensor([[True, False, False], [False, True, False]])
-    torch.library.opcheck(lstm_op.native_lstm, (*tensors, reset, None, 0, 0))
 
 
 @pytest.fixture

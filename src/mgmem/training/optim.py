@@ -203,7 +203,7 @@ class AdamW:
             model.parameters(),
             betas=(0.9, self.beta2),
             weight_decay=self.weight_decay,
-            foreach=True,
+            fused=True,
         )
 
 

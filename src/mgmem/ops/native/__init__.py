@@ -7,7 +7,6 @@ Without a C++ compiler, ``available()`` is False and the other backends do the w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -31,7 +30,7 @@ def conv_layer(
 ) -> Pyramid:
     """MG-conv; see ``reference.conv_layer``."""
     grids, weights, biases = list(inputs.grids), list(weights), list(biases)
-    run = conv_op.native_conv if _learning(*grids, *weights, *biases) else conv_op.conv_forward
+    run: Any = conv_op.conv if _learning(*grids, *weights, *biases) else conv_op.conv_forward
     try:
         return Pyramid(lowest, tuple(run(grids, weights, biases, inputs.lowest, lowest, relu)))
     except library.Infinite:
@@ -61,11 +60,12 @@ def lstm_layer(
             weights.input, weights.recurrent, weights.bias, peephole,
         )
     ]  # fmt: skip
-    arguments: Any = (*tensors, reset, active, inputs.lowest, lowest)
-    learning = _learning(*(tensor for group in tensors for tensor in group))
-    run: Any = lstm_op.native_lstm if learning else partial(lstm_op.lstm_forward, save=False)
+    call = (reset, active, inputs.lowest, lowest)
     try:
-        results = run(*arguments)
+        if _learning(*(tensor for group in tensors for tensor in group)):
+            results: Sequence[Tensor] = lstm_op.lstm(tensors, *call)
+        else:
+            results = lstm_op.lstm_forward(tensors, *call, save=False)
     except library.Infinite:
         return reference.lstm_layer(inputs, hidden, cell, weights, reset, active)
     outputs, last_hidden, last_cell = (

@@ -1,7 +1,4 @@
-"""MG-conv as a PyTorch operator, ``mgmem::native_conv``.
-
-It covers a whole layer, all levels of it, and has a backward operator and shapes for tracing.
-"""
+"""MG-conv by the kernels: a whole layer, all levels of it, forward and backward."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from torch import Tensor
 from mgmem.ops import reference, twice
 from mgmem.ops.native import library
 from mgmem.ops.native.library import RELU
-from mgmem.ops.native.tensors import cut, deal, dense, filled, new_tensors, reached_inputs
+from mgmem.ops.native.tensors import cut, dense, filled, new_tensors, reached_inputs
 from mgmem.pyramid import Pyramid
 
 
@@ -68,102 +65,77 @@ def conv_shapes(
     return shapes
 
 
-@torch.library.custom_op("mgmem::native_conv", mutates_args=(), device_types="cpu")
-def native_conv(
-    inputs: list[Tensor],
-    weights: list[Tensor],
-    biases: list[Tensor],
+def conv(
+    inputs: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor],
     lowest_in: int,
     lowest_out: int,
     relu: bool,
-) -> list[Tensor]:
-    """``conv_forward`` as an operator."""
-    return conv_forward(inputs, weights, biases, lowest_in, lowest_out, relu)
+) -> tuple[Tensor, ...]:
+    """``conv_forward`` with gradients."""
+    counts = (len(inputs), len(weights), len(biases))
+    call = (lowest_in, lowest_out, relu)
+    outputs: tuple[Tensor, ...] = _Conv.apply(counts, call, *inputs, *weights, *biases)
+    return outputs
 
 
-@native_conv.register_fake
-def _(
-    inputs: list[Tensor],
-    weights: list[Tensor],
-    biases: list[Tensor],
-    lowest_in: int,
-    lowest_out: int,
-    relu: bool,
-) -> list[Tensor]:
-    of_inputs, of_weights = ([t.shape for t in tensors] for tensors in (inputs, weights))
-    shapes = conv_shapes(of_inputs, of_weights, lowest_in, lowest_out)
-    return [inputs[0].new_empty(shape) for shape in shapes]
+class _Conv(torch.autograd.Function):
+    """Nothing that traces or transforms comes here (see ``verify``): no operator of PyTorch's
+    own kind is needed, whose wrapping takes as long as a small layer.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, counts: tuple[int, int, int], call: tuple[int, int, bool], *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        inputs, weights, biases = cut(tensors, counts)
+        outputs = tuple(conv_forward(inputs, weights, biases, *call))
+        ctx.counts, ctx.call = counts, call
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors, *outputs)
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        """Gradients; None for what the loss does not reach, as plain operations would have it."""
+        lowest_in, lowest_out, relu = ctx.call
+        grids, weights, biases, outputs = cut(ctx.saved_tensors, [*ctx.counts, len(grads)])
+        reached = [grad is not None for grad in grads]
+        below = reached_inputs(reached, len(grids), lowest_in, lowest_out)
+        needed = ctx.needs_input_grad[2:]
+        wanted = [n and r for n, r in zip(needed, [*below, *reached, *reached], strict=True)]
+        dealt: list[Tensor | None] = [None] * len(wanted)
+        if any(wanted) and twice.wanted_again(grads):
+
+            def compute(own: list[Tensor]) -> tuple[Tensor, ...]:
+                x, w, b = cut(own, ctx.counts)
+                inputs = Pyramid(lowest_in, tuple(x))
+                return reference.conv_layer(inputs, w, b, lowest_out, relu).grids
+
+            dealt = twice.gradients(compute, [*grids, *weights, *biases], wanted, grads)
+        elif any(wanted):
+            dealt = _conv_backward(
+                filled(grads, outputs), grids, outputs, weights, wanted, ctx.call
+            )
+        return None, None, *dealt
 
 
-@torch.library.custom_op("mgmem::native_conv_backward", mutates_args=(), device_types="cpu")
-def native_conv_backward(
-    grads: list[Tensor],
-    inputs: list[Tensor],
-    outputs: list[Tensor],
-    weights: list[Tensor],
-    lowest_in: int,
-    lowest_out: int,
-    relu: bool,
-    wanted: list[bool],
-) -> list[Tensor]:
+def _conv_backward(
+    grads: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    wanted: Sequence[bool],
+    call: tuple[int, int, bool],
+) -> list[Tensor | None]:
     """Gradients of the wanted ones among inputs, weights and biases, in this order."""
     grads, inputs, weights = dense(grads), dense(inputs), dense(weights)
-    like = [*inputs, *weights, *(weight.new_empty(weight.shape[0]) for weight in weights)]
-    results = new_tensors(like, wanted)
+    shapes = [*(t.shape for t in (*inputs, *weights)), *(weight.shape[:1] for weight in weights)]
+    results = new_tensors(shapes, wanted)
     _, meta = conv_plan(
-        lowest_in, lowest_out, relu, library.threads(),
+        *call, library.threads(),
         tuple([grid.shape for grid in inputs]), tuple([weight.shape for weight in weights]),
     )  # fmt: skip
     library.call("conv_backward", meta, [*inputs, *weights, *outputs, *grads, *results])
-    return [result for result in results if result is not None]
-
-
-@native_conv_backward.register_fake
-def _(
-    grads: list[Tensor],
-    inputs: list[Tensor],
-    outputs: list[Tensor],
-    weights: list[Tensor],
-    lowest_in: int,
-    lowest_out: int,
-    relu: bool,
-    wanted: list[bool],
-) -> list[Tensor]:
-    like = [*inputs, *weights, *(weight.new_empty(weight.shape[0]) for weight in weights)]
-    return [result for result in new_tensors(like, wanted) if result is not None]
-
-
-def _conv_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    grids, weights, biases, ctx.lowest_in, ctx.lowest_out, ctx.relu = inputs
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*grids, *weights, *biases, *output)
-    ctx.counts = (len(grids), len(weights), len(biases), len(output))
-
-
-def _conv_grad(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
-    """Gradients; None for what the loss does not reach, as plain operations would have it."""
-    grids, weights, biases, outputs = cut(ctx.saved_tensors, ctx.counts)
-    reached = [grad is not None for grad in grads]
-    below = reached_inputs(reached, len(grids), ctx.lowest_in, ctx.lowest_out)
-    needed = [w for group in ctx.needs_input_grad[:3] for w in group]
-    wanted = [n and r for n, r in zip(needed, [*below, *reached, *reached], strict=True)]
-    counts = (len(grids), len(weights), len(biases))
-    dealt: list[Tensor | None] = [None] * sum(counts)
-    if any(wanted) and twice.wanted_again(grads):
-
-        def compute(own: list[Tensor]) -> tuple[Tensor, ...]:
-            x, w, b = cut(own, counts)
-            inputs = Pyramid(ctx.lowest_in, tuple(x))
-            return reference.conv_layer(inputs, w, b, ctx.lowest_out, ctx.relu).grids
-
-        dealt = twice.gradients(compute, [*grids, *weights, *biases], wanted, grads)
-    elif any(wanted):
-        found = native_conv_backward(
-            filled(grads, outputs), grids, outputs, weights,
-            ctx.lowest_in, ctx.lowest_out, ctx.relu, wanted,
-        )  # fmt: skip
-        dealt = deal(found, wanted)
-    return *cut(dealt, counts), None, None, None
-
-
-native_conv.register_autograd(_conv_grad, setup_context=_conv_context)
+    return results

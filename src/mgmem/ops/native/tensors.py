@@ -1,4 +1,4 @@
-"""Lists of tensors as the kernels' operators handle them."""
+"""Lists of tensors as the kernels take them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 
 from mgmem.ops.native import library
 
@@ -21,14 +20,9 @@ def dense(tensors: Sequence[Tensor]) -> list[Tensor]:
     ]
 
 
-def new_tensor(like: Tensor, shape: Sequence[int]) -> Tensor:
-    """Not initialised; a fake one while tracing."""
-    return like.new_empty(shape) if isinstance(like, FakeTensor) else library.empty(shape)
-
-
-def new_tensors(tensors: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor | None]:
-    """One like each tensor that is wanted, None for the others."""
-    return [new_tensor(t, t.shape) if w else None for t, w in zip(tensors, wanted, strict=True)]
+def new_tensors(shapes: Sequence[torch.Size], wanted: Sequence[bool]) -> list[Tensor | None]:
+    """One of each shape that is wanted, not initialised; None for the others."""
+    return [library.empty(s) if w else None for s, w in zip(shapes, wanted, strict=True)]
 
 
 def reached_inputs(
@@ -51,12 +45,6 @@ def cut(items: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:
         parts.append(list(items[start : start + count]))
         start += count
     return parts
-
-
-def deal(found: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor | None]:
-    """What was found to those who wanted it, None to the others."""
-    supply = iter(found)
-    return [next(supply) if w else None for w in wanted]
 
 
 def filled(grads: Maybe, like: Sequence[Tensor]) -> list[Tensor]:
