@@ -1,4 +1,4 @@
-"""Two checkouts of mgmem, training updates in turn: is the new one faster, and how much?
+"""Two checkouts of mgmem, training updates: is the new one faster, and how much?
 
     python benchmarks/compare.py OLD NEW mapping-25:8:4 mapping-15-small:32:4 --out compare.json
 
@@ -17,61 +17,58 @@ import time
 from pathlib import Path
 from typing import Any
 
+STEPS = 20
+
 
 def work(experiment: str, batch: int, queries: int) -> None:
-    """In a process of its own: an update for every line read, answered by its seconds."""
+    """In a process of its own: an update for every line read, answered by its seconds.
+
+    Only what all checkouts have: the model by name, random sequences, PyTorch's optimiser.
+    """
+    import torch
+
     import mgmem  # noqa: F401  (before PyTorch, as ``mgmem train`` does)
     from mgmem.experiments import find
-    from mgmem.training.feed import make_feed
-    from mgmem.training.optim import build_optimizer
-    from mgmem.training.recipe import Recipe
 
-    recipe = Recipe(batch=batch, groups=1, chunk=20, query_share=queries / 20)
     task, model = find(experiment).build()
-    feed, optimizer = make_feed(task, 0, recipe), build_optimizer(model, recipe)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    inputs = torch.rand(STEPS, batch, *task.shapes.input)
+    asked = tuple(torch.rand(queries, batch, *shape) for shape in task.shapes.queries)
+    times = torch.linspace(0, STEPS - 1, queries).long()
     for _ in sys.stdin:
         start = time.perf_counter()
-        b = feed.next()
-        answers, _ = model(b.inputs, None, queries=b.queries, times=b.times, reset=b.reset)
+        answers, _ = model(inputs, None, queries=asked, times=times)
         optimizer.zero_grad(set_to_none=True)
-        task.loss(answers, b).backward()
+        sum(answer.square().mean() for answer in answers).backward()
         optimizer.step()
         print(time.perf_counter() - start, flush=True)
 
 
-class Worker:
-    """A checkout's process."""
-
-    def __init__(self, checkout: Path, row: str) -> None:
-        environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
-        command = [sys.executable, __file__, "--work", row]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            command, env=environment, stdin=pipe, stdout=pipe, text=True
-        )
-
-    def update(self) -> float:
-        """Seconds of one update."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return float(self._process.stdout.readline())
-
-    def end(self) -> None:
-        """Let it go."""
-        self._process.communicate()
+def alone(checkout: Path, row: str, updates: int) -> list[float]:
+    """Seconds of updates of a checkout, after a first one, in a process that has the machine."""
+    environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
+    command = [sys.executable, __file__, "--work", row]
+    said = subprocess.run(
+        command,
+        env=environment,
+        input="\n" * (updates + 1),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [float(line) for line in said.stdout.split()[1:]]
 
 
 def compare(old: Path, new: Path, row: str, repeats: int) -> dict[str, Any]:
-    """Median seconds of an update of each, timed in turn."""
-    workers = [Worker(old, row), Worker(new, row)]
-    for worker in workers:
-        worker.update()
-    taken = [[worker.update() for worker in workers] for _ in range(repeats)]
-    before, after = (statistics.median(column) for column in zip(*taken, strict=True))
-    for worker in workers:
-        worker.end()
+    """Median seconds of an update of each; processes in turn, never two at once.
+
+    Side by side the threads of one, waiting, would take time from the other.
+    """
+    taken: list[list[float]] = [[], []]
+    for _ in range(2):
+        for seconds, checkout in zip(taken, (old, new), strict=True):
+            seconds += alone(checkout, row, repeats)
+    before, after = map(statistics.median, taken)
     return {"row": row, "old_seconds": before, "new_seconds": after, "faster": before / after}
 
 
