@@ -129,10 +129,6 @@ def test_speed_is_measured_for_the_environment_and_for_every_system(capsys):
         (["train", "explore-16"], "did you mean 'explore-15'"),
         (["train", "explore-15", "--memory", "nowhere"], "no experiment 'nowhere'"),
         (["train", "explore-15", "--memory", "sort-20"], "no multigrid memory of a map"),
-        (
-            ["train", "explore-25", "--memory", "mapping-25-random"],
-            "no weights are shipped for mapping-25-random",
-        ),
         (["explore", "evaluate", "explore-15", "--walks", "1"], "at least 2"),
         (["explore", "evaluate", "explore-15", "nowhere"], "no run folder"),
         (["explore", "show", "explore-15", "nowhere"], "no run folder"),
@@ -144,6 +140,13 @@ def test_what_can_not_be_is_one_clear_sentence(words, said, capsys, tmp_path, mo
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def test_a_memory_must_be_shipped_before_an_agent_can_have_it(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mgmem.experiments.trained.shipped_weights", lambda name: None)
+    assert main(["train", "explore-25", "--memory", "mapping-25-random"]) == 2
+    assert "no weights are shipped for mapping-25-random" in capsys.readouterr().err
 
 
 def test_weights_of_another_memory_are_refused(trained, capsys):
