@@ -25,9 +25,8 @@ def work(experiment: str, batch: int, queries: int) -> None:
 
     Only what all checkouts have: the model by name, random sequences, PyTorch's optimiser.
     """
+    import mgmem  # noqa: F401, I001  (before PyTorch, as ``mgmem train`` does: threads that wait)
     import torch
-
-    import mgmem  # noqa: F401  (before PyTorch, as ``mgmem train`` does)
     from mgmem.experiments import find
 
     task, model = find(experiment).build()

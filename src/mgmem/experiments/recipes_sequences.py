@@ -41,7 +41,7 @@ _MANY = replace(
     validation=Validation(500, 500),
 )
 FAST_SEQUENCE = Recipe((_MANY,))
-# The large network begins with the small one in it, and so with ten items.
+# The large network begins with the small one in it, and so with five items.
 _RECALL_10 = "3e2c58a7a53167b5913e1ba15a694ce9ee8262411deba0cd2adb5bd67eecf0e1"
 LARGE_RECALL = Recipe(
     (
